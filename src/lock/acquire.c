@@ -155,8 +155,7 @@ static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64
 {
 	if (waiter->state == LK__WAITER_GRANTED) {
 		if (!waiter->hold) /* first it acquired, then its owner released */
-			return waiter->given_up ? caller_fail(entry, LK_ELOST, error)
-						: 1;
+			return waiter->given_up ? caller_fail(entry, LK_ELOST, error) : 1;
 		if (caller_keeps(entry, waiter))
 			return 1;
 		lk__entry_undo_grant(entry, waiter);
@@ -343,9 +342,9 @@ static void caller_end(struct lk__entry *entry, const struct lk__want *want,
 /* ---- the head of the wait queue ---- */
 
 /*
- * The head carries out the effects of each step of the lock's attempt (src/sync/attempt.h) and feeds
- * what came of them. It decides nothing. Each action has a begin, which returns 0 with an event, or
- * LK__OP_WAITS; a look at what is waited for does too, or returns why the head has to leave.
+ * The head carries out the effects of each step of the lock's attempt (src/sync/attempt.h), and
+ * feeds what came of them. It decides nothing. Each action has a begin, which returns 0 with an
+ * event, or LK__OP_WAITS; a look at what is waited for does too, or says why the head has to leave.
  */
 
 static int head_fail(struct lk__head *head, int code, const char *reason)
@@ -670,8 +669,7 @@ static int await_begin(struct lk__head *head)
 	struct lk__waiting *waiting = head->entry->waiting;
 	head_pin(head);
 	bool ours = waiting->request && !waiting->answered &&
-		    lk__conn_take_over(waiting->request, op->thread,
-				       head_answer_until_ns(head));
+		    lk__conn_take_over(waiting->request, op->thread, head_answer_until_ns(head));
 	if (ours) {
 		lk__op_await(op, waiting->request, head_answer_until_ns(head));
 	} else {
@@ -1071,7 +1069,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 }
 
 static void head_begin(struct lk__head *head, struct lk__op *op, struct lk__entry *entry,
-		    struct lk__caller *waiter, lk_error *error)
+		       struct lk__caller *waiter, lk_error *error)
 {
 	*head = (struct lk__head){.op = op, .entry = entry, .waiter = waiter, .error = error};
 	bool stale = lk__entry_is_stale(entry, waiter);
@@ -1104,7 +1102,7 @@ static int acquire_lead(struct lk__acquire *acquire)
 {
 	if (!acquire->heads)
 		head_begin(&acquire->head, &acquire->op, acquire->entry, &acquire->caller,
-			       acquire->error);
+			   acquire->error);
 	int rc = head_run(&acquire->head);
 	acquire->heads = rc == LK__OP_WAITS;
 	if (!acquire->heads)

@@ -171,9 +171,10 @@ static void guest_enter(struct lk__guest *guest, struct lk__thread *thread, lk_c
 /* Any client but that of the first part, whose loop drives the call. */
 static void guests_enter(struct lk__async *async)
 {
-	struct lk__entry *const *parts = async->multi->call.ask->multi->part;
+	const struct lk__multi *multi = &async->completion->multi->multi;
+	struct lk__entry *const *parts = multi->part;
 	assert(parts[0]->client == async->client);
-	for (size_t i = 1; i < async->multi->call.ask->multi->count; i++)
+	for (size_t i = 1; i < multi->count; i++)
 		if (parts[i]->client != parts[i - 1]->client)
 			guest_enter(&async->multi->guest[i], &async->thread, parts[i]->client);
 }

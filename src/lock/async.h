@@ -108,5 +108,4 @@ struct lk__async {
 	};
 };
 
-/* The loop begins to resume it. */
 #endif

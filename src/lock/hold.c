@@ -426,7 +426,7 @@ void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends)
 /* ---- an acquire and the holds that there are ---- */
 
 struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__recipe *recipe,
-				  const struct lk__want *want)
+				 const struct lk__want *want)
 {
 	struct lk__hold_extra extra = {.margin_ms = want->margin_ms,
 				       .max_hold_ms = want->max_hold_ms,

@@ -100,7 +100,7 @@ struct lk__want {
 
 /* A hold that is ready for what is wanted; NULL when out of memory. */
 struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__recipe *recipe,
-				  const struct lk__want *want);
+				 const struct lk__want *want);
 
 /* With the entry's mutex held: 1, the owner holds it, counted without a command; 0, it does not;
  * or a code. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Renewals and extensions of a red lock: a majority must confirm. A node that has it no more, while the majority
- * stands, is given it anew under the same number; a lock that was lost never is.
+ * Renewals and extensions of a red lock: a majority must confirm. A node that has it no more, while
+ * the majority stands, is given it anew under the same number; a lock that was lost never is.
  */
 #include "lock/red.h"
 
@@ -397,7 +397,7 @@ static int extension_verdict(struct extension *extension, lk_error *error)
 
 /* Without the mutex: 0, LK_ENOMEM or LK_ESYSTEM. */
 static int extend_begin(struct lk__nodes_call **call_out, struct lk__entry *entry,
-			 struct lk__thread *thread, struct lk__extension *wanted, lk_error *error)
+			struct lk__thread *thread, struct lk__extension *wanted, lk_error *error)
 {
 	static const struct lk__fan_out_use use = {
 		.take = extension_take, .decided = extension_decided, .late = extension_late};
@@ -430,8 +430,8 @@ static int extend_end(struct lk__nodes_call *call, lk_error *error)
 int lk__red_extend(struct lk__extending *extending)
 {
 	struct lk__op *op = &extending->op;
-	int rc = extend_begin(&extending->call, extending->entry, op->thread,
-				      &extending->extension, extending->error);
+	int rc = extend_begin(&extending->call, extending->entry, op->thread, &extending->extension,
+			      extending->error);
 	if (rc < 0)
 		return rc;
 	lk__op_wait_nodes(op, extending->call->fan_out, extending->call->until_ns);

@@ -608,7 +608,7 @@ static struct round *round_new(struct lk__entry *entry, struct lk__caller *waite
 /* A try under the attempt's number: NULL with the event. The front's mutex is held, and given up
  * meanwhile. */
 static struct lk__nodes_call *try_begin(struct lk__entry *entry, struct lk__caller *waiter,
-					 struct lk__attempt_event *event, lk_error *error)
+					struct lk__attempt_event *event, lk_error *error)
 {
 	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
 		lk__loop_start(lk__red_of(entry)->node[i].client, NULL);

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * The calls of a multi lock: what goes to its parts and comes back, the head of an acquire, and the
+ * operations.
+ */
 #include "lock/multi.h"
 
 #include <assert.h>
@@ -10,11 +14,70 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "lock/client.h"
 #include "lock/compensation.h"
-#include "lock/entry.h"
-#include "lock/operation.h"
+#include "lock/loop.h"
 #include "sync/script.h"
+#include "sync/trace.h"
+
+/* ---- what is asked of the parts ---- */
+
+/*
+ * Places in the wait queues of the parts, one try at all that are not taken yet, releases, or
+ * extensions. Each function only begins or reads: between the two the operation waits for `asks`.
+ * A try is a look at the parts, the connects, and reserve, which sends unless `asks` is empty.
+ */
+
+/* Parts of one client that go in one script: neighbours, since the parts are in order. */
+struct part_group {
+	size_t count;
+	const size_t *part;        /* their places in the multi lock */
+	struct lk__multi_key *key; /* of each */
+	uint64_t number;           /* of an acquire */
+	uint64_t epoch;
+	int64_t lease_ms, until_ns;
+};
+
+struct lk__multi_ask {
+	const struct lk__multi *multi;
+	struct lk__want want;
+	struct lk__thread *threads[LK__MULTI_MAX]; /* the caller's, in each part's client */
+	bool taken[LK__MULTI_MAX];
+	int64_t until_ns;
+	size_t busy;  /* the part to wait for */
+	int code;     /* why it was not had: LK_EBUSY, what stood in the way, or 0: not known yet */
+	bool again;   /* because requests were not sent, or came late for the first time; no more */
+	bool unknown; /* in some round parts may have been granted, for all we know */
+	bool late;    /* one came late, and has taught us the server's time */
+	lk_error *error;
+
+	/* Of one try, release or extension. */
+	struct lk__asks asks;
+	int64_t asks_until_ns;           /* the caller waits so long at most */
+	int64_t keep_ms;                 /* a release keeps the parts so long; 0: it frees them */
+	const struct lk__node *connects; /* the node that was connected last; NULL */
+	int64_t connects_since_ns;       /* when connecting began: the limit is of all together */
+	int result;                      /* the first failure; 0: none */
+	bool tells;                      /* which also goes to `error` */
+	bool was_late;                   /* an earlier try */
+	bool entered;                    /* the cancel token is tied to it */
+	bool reserved[LK__MULTI_MAX];
+	struct lk__caller waiter[LK__MULTI_MAX];
+	size_t asked; /* parts that go on the wire: part[], key[] */
+	size_t part[LK__MULTI_MAX];
+	struct lk__multi_key key[LK__MULTI_MAX];
+	size_t group_count;
+	struct part_group group[LK__MULTI_MAX];
+	union {
+		struct lk__release release[LK__MULTI_MAX];
+		struct lk__extension extension[LK__MULTI_MAX];
+	};
+	lk_error why; /* of the part that was read last */
+};
+
+static bool ask_is_busy(const struct lk__multi_ask *ask)
+{
+	return ask->busy < ask->multi->count;
+}
 
 static struct lk__entry *part_of(const struct lk__multi_ask *ask, size_t part)
 {
@@ -31,10 +94,10 @@ static void ask_busy(struct lk__multi_ask *ask, size_t part, int code)
 }
 
 /* Puts a part on the list for the wire; its key is to be filled in. */
-static struct lk__multi_group *ask_add(struct lk__multi_ask *ask, size_t part)
+static struct part_group *ask_add(struct lk__multi_ask *ask, size_t part)
 {
 	const struct lk__entry *entry = part_of(ask, part);
-	struct lk__multi_group *group = &ask->group[ask->group_count];
+	struct part_group *group = &ask->group[ask->group_count];
 	const struct lk__entry *last = ask->asked ? part_of(ask, ask->part[ask->asked - 1]) : NULL;
 	assert(ask->asked < ask->multi->count);
 	assert(ask->asked == 0 || ask->part[ask->asked - 1] < part); /* in order */
@@ -43,8 +106,8 @@ static struct lk__multi_group *ask_add(struct lk__multi_ask *ask, size_t part)
 	if (last && last->client == entry->client && last->target.slot == entry->target.slot)
 		group--;
 	else
-		*group = (struct lk__multi_group){.part = &ask->part[ask->asked],
-						  .key = &ask->key[ask->asked]};
+		*group = (struct part_group){.part = &ask->part[ask->asked],
+					     .key = &ask->key[ask->asked]};
 	ask->group_count = (size_t)(group - ask->group) + 1;
 	ask->asked++;
 	group->count++;
@@ -58,8 +121,10 @@ static void ask_clear(struct lk__multi_ask *ask)
 	ask->result = 0;
 }
 
-struct lk__multi_ask *lk__multi_ask_new(const struct lk__multi *multi, const struct lk__want *want,
-					struct lk__thread *thread, lk_error *error)
+/* Makes one, which is 32 KB, too many for the stacks of small threads. `thread`: of an asynchronous
+ * call; NULL: the calling thread's, in each client. `error` is kept. NULL when out of memory. */
+static struct lk__multi_ask *ask_new(const struct lk__multi *multi, const struct lk__want *want,
+				     struct lk__thread *thread, lk_error *error)
 {
 	struct lk__multi_ask *ask = calloc(1, sizeof(*ask));
 	bool found = ask != NULL;
@@ -87,7 +152,8 @@ static struct lk__want part_want(const struct lk__multi_ask *ask, size_t part)
 	return want;
 }
 
-struct lk__want lk__multi_await_want(const struct lk__multi_ask *ask, size_t part)
+/* What is asked of a part's own lock where that alone is waited for. */
+static struct lk__want await_want(const struct lk__multi_ask *ask, size_t part)
 {
 	struct lk__want want = part_want(ask, part);
 	int64_t now_ns = lk__now_ns();
@@ -135,7 +201,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 	struct lk__want want = part_want(ask, part);
 	assert(!ask->reserved[part]);
 	int rc = part_look(ask, part);
-	if (rc < 0 || ask->taken[part] || lk__multi_is_busy(ask))
+	if (rc < 0 || ask->taken[part] || ask_is_busy(ask))
 		return rc;
 	*waiter = (struct lk__caller){.thread = ask->threads[part], .until_ns = LK__NEVER};
 	waiter->hold = lk__hold_wanted(waiter->thread, entry->target.recipe, &want);
@@ -174,7 +240,7 @@ static int ask_parts(struct lk__multi_ask *ask,
 		     int (*visit)(struct lk__multi_ask *ask, size_t part))
 {
 	int rc = 0;
-	for (size_t i = 0; i < ask->multi->count && rc == 0 && !lk__multi_is_busy(ask); i++) {
+	for (size_t i = 0; i < ask->multi->count && rc == 0 && !ask_is_busy(ask); i++) {
 		struct lk__entry *entry = part_of(ask, i);
 		if (ask->taken[i])
 			continue;
@@ -187,12 +253,12 @@ static int ask_parts(struct lk__multi_ask *ask,
 
 /* ---- asking ---- */
 
-static lk_client *group_client(const struct lk__multi_ask *ask, const struct lk__multi_group *group)
+static lk_client *group_client(const struct lk__multi_ask *ask, const struct part_group *group)
 {
 	return part_of(ask, group->part[0])->client;
 }
 
-static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__multi_group *group)
+static struct lk__request *group_request(struct lk__multi_ask *ask, struct part_group *group)
 {
 	struct lk__entry *entry = part_of(ask, group->part[0]);
 	lk_client *client = entry->client;
@@ -215,8 +281,8 @@ static struct lk__request *group_request(struct lk__multi_ask *ask, struct lk__m
 }
 
 /* One that came while its client was closed is nobody's: close has released all holds before. */
-static bool part_granted(struct lk__multi_ask *ask, size_t part,
-			 const struct lk__multi_group *group, const struct lk__request *request)
+static bool part_granted(struct lk__multi_ask *ask, size_t part, const struct part_group *group,
+			 const struct lk__request *request)
 {
 	struct lk__entry *entry = part_of(ask, part);
 	assert(ask->reserved[part] && !ask->taken[part]);
@@ -239,7 +305,7 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part,
 	return true;
 }
 
-static void group_granted(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+static void group_granted(struct lk__multi_ask *ask, const struct part_group *group,
 			  const struct lk__request *request)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -257,7 +323,7 @@ static void group_granted(struct lk__multi_ask *ask, const struct lk__multi_grou
 
 /* Where the master has answered a try that was sent once, no copy of it can come any more. What it
  * has granted and replicas lack is released there at once, and replicas hear of it later. */
-static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+static void group_compensate(struct lk__multi_ask *ask, const struct part_group *group,
 			     const struct lk__attempt_event *event)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -274,7 +340,7 @@ static void group_compensate(struct lk__multi_ask *ask, const struct lk__multi_g
 }
 
 /* Its acquire is still on its way: a release behind it, which close waits for as well. */
-static void group_release_behind(struct lk__multi_group *group, struct lk__entry *first)
+static void group_release_behind(struct part_group *group, struct lk__entry *first)
 {
 	for (size_t i = 1; i < group->count; i++)
 		memcpy(group->key[i].field, group->key[0].field, LK__FIELD_SIZE);
@@ -288,7 +354,7 @@ static void group_release_behind(struct lk__multi_group *group, struct lk__entry
 		lk__request_free(request); /* the client is closed: their leases end them */
 }
 
-static void group_explain(struct lk__multi_ask *ask, const struct lk__multi_group *group, int code,
+static void group_explain(struct lk__multi_ask *ask, const struct part_group *group, int code,
 			  const char *reason)
 {
 	const struct lk__entry *entry = part_of(ask, group->part[0]);
@@ -297,7 +363,7 @@ static void group_explain(struct lk__multi_ask *ask, const struct lk__multi_grou
 }
 
 /* Held perhaps: each is compensated; a caller that waits for the first finds out the rest. */
-static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+static void group_unknown(struct lk__multi_ask *ask, const struct part_group *group,
 			  const struct lk__answer *answer)
 {
 	int code = answer->event.code;
@@ -311,7 +377,7 @@ static void group_unknown(struct lk__multi_ask *ask, const struct lk__multi_grou
 	ask_busy(ask, group->part[0], code);
 }
 
-static void group_failed(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+static void group_failed(struct lk__multi_ask *ask, const struct part_group *group,
 			 const struct lk__answer *answer)
 {
 	const struct lk__attempt_event *event = &answer->event;
@@ -324,7 +390,7 @@ static void group_failed(struct lk__multi_ask *ask, const struct lk__multi_group
 }
 
 /* What the answer says; NULL: none came. */
-static struct lk__answer group_answer(const struct lk__multi_group *group,
+static struct lk__answer group_answer(const struct part_group *group,
 				      const struct lk__request *request)
 {
 	const struct lk__answer none = {
@@ -342,7 +408,7 @@ static struct lk__answer group_answer(const struct lk__multi_group *group,
 static void group_read(void *context, size_t index, const struct lk__request *request)
 {
 	struct lk__multi_ask *ask = context;
-	struct lk__multi_group *group = &ask->group[index];
+	struct part_group *group = &ask->group[index];
 	assert(index < ask->group_count);
 	const struct lk__answer answer = group_answer(group, request);
 	bool again = false;
@@ -391,7 +457,7 @@ static void connects_begin(struct lk__multi_ask *ask)
 
 /* Once a node, and before it joins a wait queue: callers of one part alone need not wait for the
  * servers of the others. The one before `from` again, if connecting has told of another node. */
-size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from)
+static size_t ask_connects(struct lk__multi_ask *ask, size_t from)
 {
 	if (from == 0)
 		connects_begin(ask);
@@ -405,14 +471,8 @@ size_t lk__multi_connects(struct lk__multi_ask *ask, size_t from)
 	return ask->multi->count;
 }
 
-int64_t lk__multi_connect_until_ns(const struct lk__multi_ask *ask, size_t part)
-{
-	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
-	return lk__earlier(ask->until_ns, lk__after_ms(ask->connects_since_ns, limit_ms));
-}
-
 /* One that is down is left to the wait for its part. */
-int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why)
+static int ask_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why)
 {
 	if (rc == LK__WAIT_READY)
 		return 0;
@@ -427,7 +487,7 @@ int lk__multi_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk
 
 /* ---- a try ---- */
 
-int lk__multi_look(struct lk__multi_ask *ask)
+static int ask_look(struct lk__multi_ask *ask)
 {
 	int rc = lk__cancel_enter(ask->want.cancel, ask->threads[0], ask->error);
 	ask_clear(ask);
@@ -441,7 +501,7 @@ int lk__multi_look(struct lk__multi_ask *ask)
 }
 
 /* Adds the request of a group to those that are to be sent. False: there was no memory for it. */
-static bool ask_send(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+static bool ask_send(struct lk__multi_ask *ask, const struct part_group *group,
 		     struct lk__request *request, int64_t until_ns)
 {
 	if (!request)
@@ -463,7 +523,7 @@ static int ask_fail(struct lk__multi_ask *ask, const char *operation)
 }
 
 /* A proxy that spreads keys runs the script at one server, where nobody looks for all of them. */
-static int group_check(const struct lk__multi_ask *ask, const struct lk__multi_group *group)
+static int group_check(const struct lk__multi_ask *ask, const struct part_group *group)
 {
 	const struct lk__entry *entry = part_of(ask, group->part[0]);
 	if (group->count == 1 || !atomic_load(&entry->target.node->spreads))
@@ -475,13 +535,13 @@ static int group_check(const struct lk__multi_ask *ask, const struct lk__multi_g
 			ask->multi->count, entry->name, entry->client->config->url);
 }
 
-int lk__multi_reserve(struct lk__multi_ask *ask)
+static int ask_reserve(struct lk__multi_ask *ask)
 {
 	int rc = ask_parts(ask, part_reserve);
 	for (size_t i = 0; i < ask->multi->count; i++)
 		if (ask->reserved[i])
 			ask_add(ask, i);
-	if (rc < 0 || lk__multi_is_busy(ask))
+	if (rc < 0 || ask_is_busy(ask))
 		return rc;
 	ask->asks.read = group_read;
 	ask->asks_until_ns = ask->until_ns;
@@ -492,7 +552,7 @@ int lk__multi_reserve(struct lk__multi_ask *ask)
 			return rc;
 	}
 	for (size_t i = 0; i < ask->group_count; i++) {
-		struct lk__multi_group *group = &ask->group[i];
+		struct part_group *group = &ask->group[i];
 		struct lk__request *request = group_request(ask, group);
 		if (!ask_send(ask, group, request, group->until_ns))
 			return ask_fail(ask, "acquire");
@@ -503,7 +563,8 @@ int lk__multi_reserve(struct lk__multi_ask *ask)
 	return 0;
 }
 
-void lk__multi_leave(struct lk__multi_ask *ask)
+/* The end of each look, whatever came of it: leaves the wait queues; once is enough. */
+static void ask_leave(struct lk__multi_ask *ask)
 {
 	for (size_t i = 0; i < ask->multi->count; i++)
 		part_leave(ask, i);
@@ -520,7 +581,8 @@ static bool ask_closed(const struct lk__multi_ask *ask)
 	return false;
 }
 
-int lk__multi_over(const struct lk__multi_ask *ask)
+/* 0, or why nothing but releases can be waited for any more. */
+static int ask_over(const struct lk__multi_ask *ask)
 {
 	const struct lk__want *want = &ask->want;
 	if (ask_closed(ask))
@@ -557,14 +619,14 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 	lk__release_begin(release, entry, ask->keep_ms, &ask->why);
 	lk__entry_drop_hold(entry, lk__now_ns());
 	release->passes = entry->passing = lk__entry_first(entry) != NULL;
-	struct lk__multi_group *group = ask_add(ask, part);
+	struct part_group *group = ask_add(ask, part);
 	lk__field(entry, release->number, group->key[group->count - 1].field);
 	if (release->valid_until_ns > group->until_ns)
 		group->until_ns = release->valid_until_ns;
 	return 0;
 }
 
-static void group_freed(struct lk__multi_ask *ask, const struct lk__multi_group *group,
+static void group_freed(struct lk__multi_ask *ask, const struct part_group *group,
 			const struct lk__request *request)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -591,7 +653,9 @@ static void groups_freed(void *context, size_t index, const struct lk__request *
 	group_freed(ask, &ask->group[index], request);
 }
 
-void lk__multi_give_back(struct lk__multi_ask *ask)
+/* Releases once what is taken, at once. `result` then: 0, or the first code: LK_EMAYBEHELD where a
+ * part was given up and the server has not confirmed it. */
+static void ask_give_back(struct lk__multi_ask *ask)
 {
 	const struct lk__request none = {.code = LK_ENOMEM, .reason = "out of memory"};
 	size_t sent = 0;
@@ -609,7 +673,7 @@ void lk__multi_give_back(struct lk__multi_ask *ask)
 	ask->asks.read = groups_freed;
 	ask->asks_until_ns = 0;
 	for (size_t i = 0; i < ask->group_count; i++) {
-		const struct lk__multi_group group = ask->group[i];
+		const struct part_group group = ask->group[i];
 		struct lk__request *request =
 			ask->keep_ms ? lk__multi_keep_request(group.key, group.count, ask->keep_ms)
 				     : lk__multi_release_request(group.key, group.count);
@@ -623,13 +687,14 @@ void lk__multi_give_back(struct lk__multi_ask *ask)
 	}
 }
 
-void lk__multi_release_begin(struct lk__multi_ask *ask, int64_t keep_ms)
+/* The same of all parts, which may be kept from others for `keep_ms`. */
+static void ask_release(struct lk__multi_ask *ask, int64_t keep_ms)
 {
 	ask->keep_ms = keep_ms;
 	ask->tells = true;
 	for (size_t i = 0; i < ask->multi->count; i++)
 		ask->taken[i] = true;
-	lk__multi_give_back(ask);
+	ask_give_back(ask);
 }
 
 /* ---- extending ---- */
@@ -657,7 +722,8 @@ static void parts_extended(void *context, size_t index, const struct lk__request
 	ask_told(ask, part_extended(ask, ask->part[index], request));
 }
 
-int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
+/* Extends all parts at once. 0, and `result` then; or a code, and nothing was sent. */
+static int ask_extend(struct lk__multi_ask *ask, int64_t lease_ms)
 {
 	int rc = 0;
 	ask_clear(ask);
@@ -671,7 +737,7 @@ int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
 	}
 	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
 		const struct lk__extension *extension = &ask->extension[i];
-		const struct lk__multi_group alone = {.count = 1, .part = &ask->part[i]};
+		const struct part_group alone = {.count = 1, .part = &ask->part[i]};
 		ask->part[i] = i;
 		if (!ask_send(ask, &alone, lk__extend_request(part_of(ask, i), extension),
 			      extension->until_ns))
@@ -679,4 +745,456 @@ int lk__multi_extend_begin(struct lk__multi_ask *ask, int64_t lease_ms)
 		ask->asks_until_ns = lk__earlier(ask->asks_until_ns, extension->until_ns);
 	}
 	return rc;
+}
+
+/* ---- the head of an acquire ---- */
+
+/*
+ * The head carries out what the attempt of a multi lock (sync/multi/attempt.h) says, and feeds what
+ * came of it. It decides nothing. What takes time is left to its operation.
+ */
+
+/* A part that may be held and nobody wants; the count: none. */
+static size_t ask_compensating(const struct lk__multi_ask *ask)
+{
+	size_t part = 0;
+	while (part < ask->multi->count && atomic_load(&ask->multi->part[part]->compensating) == 0)
+		part++;
+	return part;
+}
+
+static struct lk__multi_event head_event(const struct lk__multi_head *head,
+					 enum lk__multi_event_type type, int code)
+{
+	const struct lk__multi_ask *ask = head->ask;
+	int over = ask_over(ask);
+	return (struct lk__multi_event){.type = type,
+					.code = code < 0 ? code : 0,
+					.busy = ask->busy,
+					.busy_code = ask->code,
+					.again = ask->again,
+					.unknown = ask->unknown,
+					.closing = over == LK_ECLOSED,
+					.cancelled = over == LK_ECANCELLED,
+					.compensating = ask_compensating(ask)};
+}
+
+/* Whether all are ours, and none has been lost by the time that all have been looked at. */
+static bool ask_stands(const struct lk__multi_ask *ask)
+{
+	struct lk__multi_hold hold;
+	return ask_over(ask) != LK_ECLOSED &&
+	       lk__multi_hold_of(ask->multi, &ask->want.owner, &hold) == 0;
+}
+
+static struct lk__multi_event head_tried(const struct lk__multi_head *head, int code)
+{
+	struct lk__multi_ask *ask = head->ask;
+	ask_leave(ask);
+	struct lk__multi_event event = head_event(head, LK__MULTI_TRIED, code ? code : ask->result);
+	event.stands = event.code == 0 && !ask_is_busy(ask) && ask_stands(ask);
+	return event;
+}
+
+static int64_t random_until_ns(int64_t until_ns)
+{
+	uint32_t random = 0;
+	int64_t now_ns = lk__now_ns();
+	lk__random_bytes(&random, sizeof(random));
+	return until_ns > now_ns ? now_ns + (int64_t)random % (until_ns - now_ns) : until_ns;
+}
+
+/* Below: true with the event, false if it is to be waited for. */
+
+static bool head_connect(struct lk__multi_head *head, struct lk__multi_event *event)
+{
+	const struct lk__multi_ask *ask = head->ask;
+	size_t part = ask_connects(head->ask, head->connects_from);
+	head->effects.part = part;
+	head->connects_from = part + 1;
+	*event = head_event(head, LK__MULTI_READY, 0);
+	if (part == ask->multi->count)
+		return true;
+	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
+	head->effects.until_ns = lk__earlier(ask->until_ns,
+					     lk__after_ms(ask->connects_since_ns, limit_ms));
+	return false;
+}
+
+static bool head_try(struct lk__multi_head *head, struct lk__multi_event *event)
+{
+	struct lk__multi_ask *ask = head->ask;
+	int rc = ask_reserve(ask);
+	head->effects.until_ns = ask->asks_until_ns;
+	if (rc == 0 && ask->asks.count > 0)
+		return false;
+	*event = head_tried(head, rc);
+	return true;
+}
+
+static bool head_give_back(struct lk__multi_head *head, struct lk__multi_event *event)
+{
+	struct lk__multi_ask *ask = head->ask;
+	ask_leave(ask);
+	ask_give_back(ask);
+	head->effects.until_ns = lk__earlier(head->effects.until_ns, ask->asks_until_ns);
+	*event = head_event(head, LK__MULTI_GIVEN_BACK, 0);
+	return ask->asks.count == 0;
+}
+
+static bool head_act(struct lk__multi_head *head, struct lk__multi_event *event)
+{
+	int rc;
+	switch (head->effects.action) {
+	case LK__MULTI_DO_LOOK:
+		head->connects_from = 0;
+		rc = ask_look(head->ask);
+		*event = head_event(head, LK__MULTI_LOOKED, rc);
+		return true;
+	case LK__MULTI_DO_CONNECT:
+		return head_connect(head, event);
+	case LK__MULTI_DO_TRY:
+		return head_try(head, event);
+	case LK__MULTI_DO_GIVE_BACK:
+		return head_give_back(head, event);
+	case LK__MULTI_DO_PAUSE:
+		head->effects.until_ns = random_until_ns(head->effects.until_ns);
+		return false;
+	default:
+		assert(head->effects.action == LK__MULTI_DO_AWAIT);
+		head->effects.until_ns = LK__NEVER;
+		return false;
+	}
+}
+
+/* With the reason that is there already, if it is that of the code. */
+static int head_fail(const struct lk__multi_head *head)
+{
+	const struct lk__multi_ask *ask = head->ask;
+	const struct lk__multi_effects *effects = &head->effects;
+	assert(effects->code < 0 && effects->part < ask->multi->count);
+	if (ask->error->code == effects->code)
+		return effects->code;
+	return lk__fail(ask->error, effects->code, "acquire %zu locks, \"%.100s\": %s",
+			ask->multi->count, ask->multi->part[effects->part]->name,
+			lk_error_text(effects->code));
+}
+
+static int head_go_on(struct lk__multi_head *head, struct lk__multi_event event)
+{
+	do {
+		head->effects = lk__multi_step(&head->attempt, &event, lk__now_ns());
+		lk__trace_multi(&head->ask->multi->part[0]->client->log,
+				head->ask->multi->part[0]->name, &event, &head->effects);
+		if (head->effects.action == LK__MULTI_DO_GRANT)
+			return 1;
+		if (head->effects.action == LK__MULTI_DO_FAIL)
+			return head_fail(head);
+	} while (head_act(head, &event));
+	return 0;
+}
+
+/* A mere try may be sent up to three times, where nothing was asked before, and asks for a part
+ * alone where that may be busy: all together have the time of one. */
+static int64_t once_limit_ms(const struct lk__multi *multi)
+{
+	int64_t most_ms = 0;
+	for (size_t i = 0; i < multi->count; i++) {
+		const struct lk_config *config = multi->part[i]->client->config;
+		most_ms = lk__later(most_ms,
+				    config->connect_timeout_ms + config->command_timeout_ms);
+	}
+	return most_ms;
+}
+
+/* 1: all are the caller's; 0: `effects` is to be waited for; or a code. */
+static int multi_head_start(struct lk__multi_head *head, struct lk__multi_ask *ask)
+{
+	const struct lk_config *config = ask->multi->part[0]->client->config;
+	if (ask->want.wait_ms >= 0)
+		ask->until_ns = lk__after_ms(lk__now_ns(), ask->want.wait_ms
+								   ? ask->want.wait_ms
+								   : once_limit_ms(ask->multi));
+	*head = (struct lk__multi_head){
+		.ask = ask,
+		.attempt = {.count = ask->multi->count,
+			    .once = ask->want.wait_ms == 0,
+			    .until_ns = ask->until_ns,
+			    .command_ns = config->command_timeout_ms * LK__MS}};
+	ask->error->code = 0;
+	return head_go_on(head, head_event(head, LK__MULTI_STARTED, 0));
+}
+
+/* The wait has ended so: 0, or a code; of a connection, as lk__conn_ready() says, and why. The
+ * same. */
+static int multi_head_next(struct lk__multi_head *head, int rc, const lk_error *why)
+{
+	struct lk__multi_ask *ask = head->ask;
+	size_t part = head->effects.part;
+	switch (head->effects.action) {
+	case LK__MULTI_DO_AWAIT:
+		ask->taken[part] = rc == 0;
+		return head_go_on(head, head_event(head, LK__MULTI_AWAITED, rc));
+	case LK__MULTI_DO_CONNECT:
+		rc = ask_connected(ask, part, rc, why);
+		return head_go_on(head, head_event(head, LK__MULTI_CONNECTED, rc));
+	case LK__MULTI_DO_TRY:
+		return head_go_on(head, head_tried(head, 0));
+	case LK__MULTI_DO_GIVE_BACK:
+		return head_go_on(head, head_event(head, LK__MULTI_GIVEN_BACK, 0));
+	default:
+		assert(head->effects.action == LK__MULTI_DO_PAUSE);
+		return head_go_on(head, head_event(head, LK__MULTI_TIMER, 0));
+	}
+}
+
+/* ---- the calls ---- */
+
+/*
+ * An acquire carries out what its head says: each action is begun, and looked at
+ * when what it waits for may be there. Releases and extensions ask all parts at once.
+ */
+
+static bool call_is_resumed(const struct lk__multi_call *call)
+{
+	return call->op.thread->on_wake != NULL;
+}
+
+/* From here on the operation is woken at the caller's place in that part's client. */
+static void call_moves(struct lk__multi_call *call, size_t part, lk_cancel *cancel)
+{
+	call->op.thread = call->ask->threads[part];
+	call->op.cancel = cancel;
+	lk__cancel_move(cancel, call->op.thread);
+}
+
+/* ---- a part that is waited for alone ---- */
+
+static struct lk__entry *awaited_entry(const struct lk__multi_call *call)
+{
+	assert(call->head.effects.part < call->ask->multi->count);
+	return call->ask->multi->part[call->head.effects.part];
+}
+
+/* Meanwhile that part's client reads for an asynchronous call. */
+static void await_listens(const struct lk__multi_call *call, bool listens)
+{
+	_Atomic size_t *listeners = &awaited_entry(call)->client->asyncs.listeners;
+	if (!call_is_resumed(call))
+		return;
+	if (listens)
+		atomic_fetch_add(listeners, 1);
+	else
+		atomic_fetch_sub(listeners, 1);
+}
+
+static void await_begin(struct lk__multi_call *call)
+{
+	struct lk__multi_ask *ask = call->ask;
+	size_t part = call->head.effects.part;
+	call->want = await_want(ask, part);
+	call->want.stop = &call->stop;
+	atomic_store(&call->stop, false);
+	lk__acquire_init(&call->part, awaited_entry(call), ask->threads[part], &call->want,
+			 ask->error);
+	await_listens(call, true);
+}
+
+/* Whether anything of it may still be held that nobody wants. */
+static bool entry_is_out(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	bool out = (entry->waiting && entry->waiting->tries) ||
+		   atomic_load(&entry->compensating) > 0;
+	pthread_mutex_unlock(&entry->mutex);
+	return out;
+}
+
+/* The close of any client of the lock ends the wait. What is queued on a connection of another
+ * client than the loop's leaves now: that client's loop may be asleep. */
+static bool await_look(struct lk__multi_call *call, int *rc_out)
+{
+	struct lk__multi_ask *ask = call->ask;
+	struct lk__entry *entry = awaited_entry(call);
+	int over = ask_over(ask);
+	if (over == LK_ECLOSED || over == LK_ECANCELLED)
+		atomic_store(&call->stop, true);
+	int rc = call->part.op.step(&call->part.op);
+	if (call_is_resumed(call) && entry->client != ask->multi->part[0]->client) {
+		lk__conn_send_queued(lk__entry_scripts(entry));
+		lk__loop_attend(entry->client);
+	}
+	if (rc == LK__OP_WAITS) {
+		lk__op_wait_other(&call->op, &call->part.op);
+		return false;
+	}
+	await_listens(call, false);
+	if (rc == LK_ECANCELLED && over == LK_ECLOSED) {
+		rc = entry_is_out(entry) ? LK_EMAYBEHELD : LK_ECLOSED;
+		lk__fail(ask->error, rc, "acquire \"%.100s\": %s", entry->name, lk_error_text(rc));
+	}
+	*rc_out = rc;
+	return true;
+}
+
+static bool connect_look(struct lk__multi_call *call, int *rc_out, lk_error *why)
+{
+	int over = ask_over(call->ask);
+	int rc = lk__op_connect_look(&call->op, over == LK_ETIMEDOUT ? 0 : over, why);
+	*rc_out = rc;
+	return rc != LK__OP_WAITS;
+}
+
+/* ---- acquire ---- */
+
+/* True: it waits, or is to be looked at. */
+static bool action_begin(struct lk__multi_call *call)
+{
+	struct lk__multi_ask *ask = call->ask;
+	const struct lk__multi_effects *effects = &call->head.effects;
+	switch (effects->action) {
+	case LK__MULTI_DO_AWAIT:
+		await_begin(call);
+		return true;
+	case LK__MULTI_DO_CONNECT: /* false: it is up */
+		call_moves(call, effects->part, ask->want.cancel);
+		return lk__op_connect(&call->op, lk__entry_scripts(awaited_entry(call)), true,
+				      effects->until_ns);
+	case LK__MULTI_DO_TRY:
+		call_moves(call, ask->part[0], ask->want.cancel);
+		lk__asks_begin(&ask->asks, &call->op, effects->until_ns);
+		return true;
+	case LK__MULTI_DO_GIVE_BACK:
+		call_moves(call, ask->part[0], NULL);
+		lk__asks_begin(&ask->asks, &call->op, effects->until_ns);
+		return true;
+	default:
+		call->op.thread = ask->threads[0];
+		lk__op_wait(&call->op, effects->until_ns);
+		return true;
+	}
+}
+
+/* Whether the action has ended, and how. */
+static bool action_look(struct lk__multi_call *call, int *rc_out, lk_error *why)
+{
+	struct lk__multi_ask *ask = call->ask;
+	bool over = ask_over(ask) != 0;
+	*rc_out = 0;
+	switch (call->head.effects.action) {
+	case LK__MULTI_DO_AWAIT:
+		return await_look(call, rc_out);
+	case LK__MULTI_DO_CONNECT:
+		return connect_look(call, rc_out, why);
+	case LK__MULTI_DO_TRY:
+		return lk__asks_look(&ask->asks, &call->op, over);
+	case LK__MULTI_DO_GIVE_BACK:
+		return lk__asks_look(&ask->asks, &call->op, false);
+	default:
+		return over || lk__now_ns() >= call->op.until_ns;
+	}
+}
+
+static int acquire_step(struct lk__multi_call *call)
+{
+	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
+	bool begins = !call->begun;
+	int rc = begins ? multi_head_start(&call->head, call->ask) : 0;
+	for (call->begun = true; rc == 0; begins = true) {
+		int came = LK__WAIT_READY;
+		if ((!begins || action_begin(call)) && !action_look(call, &came, &why))
+			return LK__OP_WAITS;
+		rc = multi_head_next(&call->head, came, &why);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- release, extend ---- */
+
+static int asks_begin(struct lk__multi_call *call)
+{
+	struct lk__multi_ask *ask = call->ask;
+	int rc = 0;
+	if (call->way == LK__MULTI_RELEASE)
+		ask_release(ask, call->time_ms);
+	else
+		rc = ask_extend(ask, call->time_ms);
+	if (rc < 0)
+		return rc;
+	call_moves(call, ask->asked ? ask->part[0] : 0, NULL);
+	lk__asks_begin(&ask->asks, &call->op, ask->asks_until_ns);
+	return 0;
+}
+
+static int asks_step(struct lk__multi_call *call)
+{
+	int rc = call->begun ? 0 : asks_begin(call);
+	call->begun = true;
+	if (rc < 0)
+		return rc;
+	return lk__asks_look(&call->ask->asks, &call->op, false) ? call->ask->result : LK__OP_WAITS;
+}
+
+/* ---- from its begin to its end ---- */
+
+static int multi_step(struct lk__op *op)
+{
+	struct lk__multi_call *call = (struct lk__multi_call *)op;
+	return call->way == LK__MULTI_ACQUIRE ? acquire_step(call) : asks_step(call);
+}
+
+int lk__multi_call_init(struct lk__multi_call *call, enum lk__multi_way way,
+			const struct lk__multi *multi, const struct lk__want *want, int64_t time_ms,
+			struct lk__thread *thread, lk_error *error)
+{
+	call->ask = ask_new(multi, want, thread, error);
+	if (!call->ask)
+		return LK_ENOMEM;
+	lk__op_begin(&call->op, multi_step, call->ask->threads[0], want->cancel);
+	call->way = way;
+	call->time_ms = time_ms;
+	call->begun = false;
+	return 0;
+}
+
+void lk__multi_call_free(struct lk__multi_call *call)
+{
+	free(call->ask);
+}
+
+/* The whole of one, in the calling thread. `no_memory`: what is told then. */
+static int multi_run(enum lk__multi_way way, const struct lk__multi *multi,
+		     const struct lk__want *want, int64_t time_ms, const char *no_memory,
+		     lk_error *error)
+{
+	lk_error own = {.code = 0};
+	struct lk__multi_call call;
+	assert(multi->count > 0 && multi->count <= LK__MULTI_MAX);
+	if (lk__multi_call_init(&call, way, multi, want, time_ms, NULL, error ? error : &own) < 0)
+		return lk__fail(error, LK_ENOMEM, "%s", no_memory);
+	int rc = way == LK__MULTI_ACQUIRE ? lk__multi_start_loops(multi, error) : 0;
+	if (rc == 0)
+		rc = lk__op_run(&call.op);
+	lk__multi_call_free(&call);
+	return rc;
+}
+
+int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error)
+{
+	return multi_run(LK__MULTI_ACQUIRE, multi, want, 0, "acquire: out of memory", error);
+}
+
+int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
+		      lk_error *error)
+{
+	const struct lk__want want = {.owner = *owner};
+	return multi_run(LK__MULTI_RELEASE, multi, &want, keep_ms,
+			 "release: out of memory, still held", error);
+}
+
+int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
+		     lk_error *error)
+{
+	const struct lk__want want = {.owner = *owner};
+	return multi_run(LK__MULTI_EXTEND, multi, &want, lease_ms, "extend: out of memory", error);
 }
