@@ -11,7 +11,7 @@
 #include "conf/config.h"
 #include "lock/operation.h"
 #include "lock/close.h"
-#include "lock/life.h"
+#include "lock/client_new.h"
 
 int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
 {

@@ -143,7 +143,7 @@ struct lk__holders {
 	_Atomic size_t count;    /* set under the mutex */
 };
 
-/* What is done with everything that the client has: by src/lock/life.c, which makes it. */
+/* What is done with everything that the client has: by src/lock/client_new.c, which makes it. */
 struct lk__client_ops {
 	/* The work of a turn of the loop. `verify`: every grant is to be verified. Says whether
 	 * asynchronous calls were resumed, and returns when more is due. */

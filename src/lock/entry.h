@@ -29,7 +29,7 @@
 
 /*
  * What a lock's targets make of its calls: one node answers for it, or a majority of several does.
- * Every entry has one of the two rows of lock/life.c, and drivers call through it. The
+ * Every entry has one of the two rows of lock/client_new.c, and drivers call through it. The
  * rows name functions of the layers above this one: they are handed down with the client.
  */
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A client from its first to its last reference, and what its nodes and threads tell it. */
-#include "lock/life.h"
+/*
+ * A client is put together here from what the files below hand up: the turn of its loop, the two
+ * policies of a lock's targets, what its nodes and ending threads tell it, and its end.
+ */
+#include "lock/client_new.h"
 
 #include <stdlib.h>
 #include <utlist.h>
@@ -14,8 +17,8 @@
 #include "lock/client.h"
 #include "lock/close.h"
 #include "lock/compensation.h"
-#include "lock/doubt.h"
 #include "lock/completion_queue.h"
+#include "lock/doubt.h"
 #include "lock/entry.h"
 #include "lock/entry_table.h"
 #include "lock/extend.h"
@@ -27,8 +30,6 @@
 #include "lock/renewal.h"
 
 /* ---- the turn of the loop ---- */
-
-/* What a turn of the loop does for its client. */
 
 /* Connections that are silent, and those that a crowd has left. */
 static int64_t client_nodes(lk_client *client, int64_t now_ns)
@@ -59,9 +60,7 @@ static int64_t client_turn(lk_client *client, bool verify, bool *resumed_out)
 	return lk__earlier(next_ns, lk__close_turn(client));
 }
 
-/* ---- the two policies ---- */
-
-/* What the targets of a lock make of its calls, side by side (lock/entry.h). */
+/* ---- the two policies of a lock's targets (lock/entry.h) ---- */
 
 static void one_nothing(struct lk__entry *entry)
 {
@@ -128,8 +127,6 @@ static const struct lk__policy policies[LK__TARGETS] = {
 			.extend_look = lk__red_extend_look,
 		},
 };
-
-/* ---- making a client ---- */
 
 /* ---- what the node tells ---- */
 
@@ -215,7 +212,7 @@ static void thread_end(void *argument)
 	atomic_fetch_sub(&client->ending, 1); /* from now on the client may be gone */
 }
 
-/* ---- birth and death ---- */
+/* ---- its end, and making one ---- */
 
 static void entry_end(lk_client *client, struct lk__entry *entry)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Making a client. */
-#ifndef LK__LOCK_LIFE_H
-#define LK__LOCK_LIFE_H
+#ifndef LK__LOCK_CLIENT_NEW_H
+#define LK__LOCK_CLIENT_NEW_H
 
 #include "lock/client.h"
 
