@@ -103,14 +103,15 @@ static int latch_wait(struct session *session, lk_latch *latch, const struct lat
 	if (session->told.verbose && lk_latch_count(latch, &count, NULL) == 0 && count == 0)
 		open_say(session);
 	session->told.once = state->wait_ms == 0;
-	waiting_begin(&session->waiting, session->client, NULL, session->argv[1], &session->told);
+	wait_status_begin(&session->waiting, session->client, NULL, session->argv[1],
+			  &session->told);
 	int result = state->wait_ms < 0
 			     ? lk_latch_await(latch, NULL, &error)
 			     : lk_latch_await_within(latch, state->wait_ms, NULL, &error);
-	waiting_end(&session->waiting);
+	wait_status_end(&session->waiting);
 	int code = result ? latch_trouble(session, &error) : 0;
 	if (code == EXIT_NOT_ACQUIRED && session->told.verbose)
-		waiting_conclude(&session->waiting);
+		wait_status_conclude(&session->waiting);
 	return code;
 }
 

@@ -13,9 +13,9 @@
 #include "lock_while.h"
 #include "message.h"
 #include "other_kind.h"
-#include "relay.h"
 #include "report.h"
 #include "session.h"
+#include "signal_relay.h"
 #include "signals.h"
 #include "working_folder.h"
 
@@ -36,7 +36,7 @@ const struct option_row lock_options[] = {
 	 "(--plain) look again after TIME at the latest (default 0.1)"},
 	{OPTION_NOTIFY, "notify", "WHOM",
 	 "(plain) wake this library's waiters too when it is released"},
-	WAITING_ROWS("the command"),
+	WAIT_STATUS_ROWS("the command"),
 	{0, NULL, NULL, NULL},
 };
 
@@ -156,10 +156,10 @@ static int lock_missed(struct session *session, const struct report *report, con
 {
 	int code = trouble_name(session->client, session->argv[0], session->kind, error);
 	if (code == EXIT_NOT_ACQUIRED)
-		waiting_nested(&session->waiting);
+		wait_status_nested(&session->waiting);
 	if (code == EXIT_NOT_ACQUIRED && session->told.verbose) {
 		report_missed(report);
-		waiting_conclude(&session->waiting);
+		wait_status_conclude(&session->waiting);
 	}
 	return code;
 }
@@ -179,9 +179,10 @@ static int lock_serve(struct session *session, lk_lock *lock, struct lock_state 
 	struct report report;
 	report_begin(&report, session->argv[0], session->told.verbose);
 	session->told.once = state->nonblock;
-	waiting_begin(&session->waiting, session->client, lock, session->argv[0], &session->told);
+	wait_status_begin(&session->waiting, session->client, lock, session->argv[0],
+			  &session->told);
 	int result = lock_acquire(lock, state, &error);
-	waiting_end(&session->waiting);
+	wait_status_end(&session->waiting);
 	relay_run();
 	if (result == LK_ECANCELLED)
 		return EXIT_SIGNAL_BASE + relay_cause();
@@ -234,13 +235,13 @@ static int lease_settle(struct lock_state *state, lk_config *config)
 }
 
 /* Whether the process can be told of a loss. 0, or EXIT_TROUBLE (said). */
-static int signal_check(const struct watched *watched, int number)
+static int signal_check(const struct process_handle *watched, int number)
 {
-	if (watched_signal(watched, 0) == EPERM)
+	if (process_handle_signal(watched, 0) == EPERM)
 		return trouble("option --while: process %d belongs to another user: it could not "
 			       "be told that the lock is lost",
 			       (int)watched->pid);
-	if (watched_ignores(watched, number))
+	if (process_handle_ignores(watched, number))
 		message("option --while: process %d ignores SIG%s, which would tell it that "
 			"the lock is lost (-s names another signal)",
 			(int)watched->pid, signal_name(number));
@@ -251,7 +252,7 @@ static int signal_check(const struct watched *watched, int number)
 static int keeper_start(struct lock_state *state, lk_config *config, int *code_out)
 {
 	struct lock_while *keeper = &state->keeper;
-	int system_errno = watched_open(&keeper->watched, state->pid);
+	int system_errno = process_handle_open(&keeper->watched, state->pid);
 	if (system_errno)
 		*code_out = trouble_errno(system_errno, "option --while: process %d",
 					  (int)state->pid);

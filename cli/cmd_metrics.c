@@ -156,15 +156,15 @@ static void answer(void *context, const struct web_request *request, struct web_
 }
 
 /* The signals that end the server, but those that nohup(1) ignores. */
-static void signals_block(sigset_t *ending_out)
+static void signals_block(sigset_t *kill_rounds_out)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 	struct sigaction action;
-	sigemptyset(ending_out);
+	sigemptyset(kill_rounds_out);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
 		if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-			sigaddset(ending_out, numbers[i]);
-	pthread_sigmask(SIG_BLOCK, ending_out, NULL);
+			sigaddset(kill_rounds_out, numbers[i]);
+	pthread_sigmask(SIG_BLOCK, kill_rounds_out, NULL);
 }
 
 /* The library's threads block all signals, so these come to web_serve() alone. */

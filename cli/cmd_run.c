@@ -133,7 +133,7 @@ static int run_take(void *context, int id, const char *value)
 		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
 				     &state->keep.permits);
 	default:
-		waiting_take(&state->keep.told, id); /* there is none but -v and -q */
+		wait_status_take(&state->keep.told, id); /* there is none but -v and -q */
 		return 0;
 	}
 }

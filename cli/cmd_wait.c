@@ -23,7 +23,7 @@ const struct option_row wait_options[] = {
 	{'n', "nonblock", NULL, "fail if the lock is held, instead of waiting"},
 	{'w', "wait", "WAIT", "wait at most this long"},
 	SEVERAL_ROW,
-	WAITING_ROWS("the command"),
+	WAIT_STATUS_ROWS("the command"),
 	{0, NULL, NULL, NULL},
 };
 
@@ -130,17 +130,17 @@ static int wait_serve(struct session *session, const struct place *place, struct
 	struct report report;
 	report_begin(&report, place->name, session->told.verbose);
 	session->told.once = state->wait_ms == 0;
-	waiting_begin(&session->waiting, session->client, NULL, place->name, &session->told);
+	wait_status_begin(&session->waiting, session->client, NULL, place->name, &session->told);
 	int result = wait_free(place, state->wait_ms, &error);
-	waiting_end(&session->waiting);
+	wait_status_end(&session->waiting);
 	if (result < 0)
 		return trouble_library(&error);
 	if (result == 1)
 		return 0;
-	waiting_nested(&session->waiting);
+	wait_status_nested(&session->waiting);
 	report_missed(&report);
 	if (session->told.verbose)
-		waiting_conclude(&session->waiting);
+		wait_status_conclude(&session->waiting);
 	return EXIT_NOT_ACQUIRED;
 }
 

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "child.h"
-#include "ending.h"
+#include "clock.h"
+#include "kill_rounds.h"
 #include "message.h"
 #include "signals.h"
 #include "tree.h"
@@ -31,9 +31,9 @@ struct guard_self {
 	pid_t child;
 	int child_ended;
 	int child_status;
-	int64_t kill_ns;      /* when SIGNALLED: the time of SIGKILL */
-	int over;             /* the lock is lost, whatever the deadline says */
-	struct ending ending; /* when KILLING */
+	int64_t kill_ns;           /* when SIGNALLED: the time of SIGKILL */
+	int over;                  /* the lock is lost, whatever the deadline says */
+	struct kill_rounds rounds; /* when KILLING */
 };
 
 static int64_t deadline_read(const struct guard_self *self)
@@ -89,24 +89,24 @@ static void kill_round(struct guard_self *self)
 {
 	struct tree_denied denied = {0, 0};
 	int living = all_signal(self, SIGKILL, &denied);
-	ending_judge(&self->ending, living, &denied);
-	if (!self->ending.left)
+	kill_rounds_judge(&self->rounds, living, &denied);
+	if (!self->rounds.left)
 		return;
 	if (self->over || clock_now_ns() >= deadline_read(self)) {
-		ending_give_up(&self->ending);
+		kill_rounds_give_up(&self->rounds);
 		report(self, GUARD_LEFT, 0);
 		self->state = GUARD_DONE;
 		return;
 	}
-	if (!self->ending.said)
+	if (!self->rounds.said)
 		report(self, GUARD_DENIED, 0);
-	ending_say(&self->ending);
+	kill_rounds_say(&self->rounds);
 }
 
 static void kill_begin(struct guard_self *self)
 {
 	self->state = GUARD_KILLING;
-	ending_begin(&self->ending);
+	kill_rounds_begin(&self->rounds);
 	kill_round(self);
 }
 
@@ -249,7 +249,7 @@ static void timer_set(const struct guard_self *self)
 	else if (self->state == GUARD_SIGNALLED)
 		at_ns = self->kill_ns;
 	else if (self->state == GUARD_KILLING)
-		at_ns = clock_now_ns() + self->ending.pause_ns;
+		at_ns = clock_now_ns() + self->rounds.pause_ns;
 	/* An instant of 0 or less would disarm it. */
 	struct itimerspec when = {.it_value = clock_timespec(at_ns > 0 ? at_ns : 1)};
 	if (self->state == GUARD_IDLE)

@@ -15,23 +15,23 @@
 #include "clock.h"
 #include "connect.h"
 #include "descriptors.h"
-#include "ending.h"
 #include "exit_code.h"
 #include "failover.h"
-#include "front.h"
 #include "guard.h"
-#include "holding.h"
+#include "job_front.h"
 #include "job_metrics.h"
+#include "kill_rounds.h"
 #include "log.h"
 #include "message.h"
 #include "options.h"
 #include "other_kind.h"
 #include "outer.h"
-#include "relay.h"
 #include "report.h"
+#include "run_hold.h"
+#include "signal_relay.h"
 #include "signals.h"
 #include "tree.h"
-#include "waiting.h"
+#include "wait_status.h"
 
 /* What is left between the last SIGKILL and the end of the lease, to find and end the rest. */
 #define SLACK_MIN_MS 10
@@ -55,9 +55,9 @@ struct keeper {
 	lk_client *client;
 	lk_client *clients[LK_RED_NODES_MAX]; /* of a quorum: `client`, and the others */
 	size_t others;
-	struct holding holding;
+	struct run_hold hold;
 	lk_cancel *cancel;
-	struct waiting waiting;
+	struct wait_status waiting;
 	struct report report;
 	struct job_metrics metrics;
 	char names[256];    /* all of them, as -v names them */
@@ -115,13 +115,13 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 	acquire.cancel = keeper->cancel;
 	/* A little before the guard ends the command: then the notice says why. */
 	acquire.margin_ms = end_ms(keeper) + slack_ms(keeper->options->lease_ms) / 4;
-	int result = holding_prepare(&keeper->holding, keeper->client, keeper->options->permits,
-				     keeper->options->name, error);
+	int result = run_hold_prepare(&keeper->hold, keeper->client, keeper->options->permits,
+				      keeper->options->name, error);
 	if (result < 0 && relay_cause())
 		return error->code = LK_ECANCELLED;
 	if (result < 0)
 		return result;
-	return holding_acquire(&keeper->holding, wait_ms, &acquire, error);
+	return run_hold_acquire(&keeper->hold, wait_ms, &acquire, error);
 }
 
 /* The job was suspended while it waited: it has left the wait queue. Returns when it goes on; 0, or
@@ -174,12 +174,12 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
 		return keeper_trouble(keeper, error);
 	keeper->skipped = 1;
-	waiting_nested(&keeper->waiting);
+	wait_status_nested(&keeper->waiting);
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
 	if (keeper->options->told.verbose) {
 		message("%s", library_text(error));
 		report_missed(&keeper->report);
-		waiting_conclude(&keeper->waiting);
+		wait_status_conclude(&keeper->waiting);
 	}
 	return keeper->options->conflict_code;
 }
@@ -200,15 +200,15 @@ static int acquire(struct keeper *keeper, int *code_out)
 {
 	lk_error error = {0};
 	int64_t wait_ms = keeper->options->wait_ms, left_ms = wait_ms, began_ns = clock_now_ns();
-	struct waiting_wish told = keeper->options->told;
+	struct wait_status_wish told = keeper->options->told;
 	told.group = keeper->front.group;
 	told.also = keeper->options->also;
 	told.also_count = keeper->options->also_count;
 	names_fill(keeper);
 	report_begin(&keeper->report, keeper->names, told.verbose);
 	told.once = wait_ms == 0;
-	waiting_begin(&keeper->waiting, keeper->client, keeper->holding.lock, keeper->options->name,
-		      &told);
+	wait_status_begin(&keeper->waiting, keeper->client, keeper->hold.lock,
+			  keeper->options->name, &told);
 	for (;;) {
 		int64_t waited_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
 		if (wait_ms > 0)
@@ -218,16 +218,15 @@ static int acquire(struct keeper *keeper, int *code_out)
 			break;
 		if (result == LK_ECANCELLED && relay_cause() == SIGTSTP && suspend(keeper) == 0)
 			continue;
-		if (keeper->holding.unset && left_ms > 0 &&
-		    trouble_passes(keeper->config, result)) {
+		if (keeper->hold.unset && left_ms > 0 && trouble_passes(keeper->config, result)) {
 			poll(&(struct pollfd){relay_fd(), POLLIN, 0}, 1, PREPARE_PAUSE_MS);
 			continue;
 		}
-		waiting_end(&keeper->waiting);
+		wait_status_end(&keeper->waiting);
 		*code_out = acquire_fail(keeper, &error);
 		return -1;
 	}
-	waiting_end(&keeper->waiting);
+	wait_status_end(&keeper->waiting);
 	keeper->acquired = 1;
 	report_acquired(&keeper->report);
 	keeper->granted_ns = clock_now_ns();
@@ -250,7 +249,7 @@ static void deadline_refresh(struct keeper *keeper)
 {
 	int64_t deadline_ns;
 	lk_error error = {0};
-	if (holding_deadline(&keeper->holding, &deadline_ns, &error) == 0) {
+	if (run_hold_deadline(&keeper->hold, &deadline_ns, &error) == 0) {
 		guard_publish(&keeper->guard, deadline_ns);
 	} else if (!keeper->gone) {
 		keeper->gone = keeper->lost = 1;
@@ -288,28 +287,28 @@ static void signals_read(struct keeper *keeper)
  * cannot be ended keeps the lock as long as there is one. */
 static void guard_lost(struct keeper *keeper)
 {
-	struct ending ending;
+	struct kill_rounds rounds;
 	struct tree_denied denied = {0, 0};
 	keeper->guard_died = 1;
 	keeper->ended = 1;
 	message(keeper->guard_killed
 			? "the guard did not end the command in time: lockkeeper killed both"
 			: "the guard was killed; ending the command");
-	ending_begin(&ending);
+	kill_rounds_begin(&rounds);
 	for (;;) {
 		int living = tree_signal(getpid(), 0, SIGKILL, &denied);
 		while (waitpid(-1, NULL, WNOHANG) > 0) {}
 		if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
 			return;
-		ending_judge(&ending, living, &denied);
+		kill_rounds_judge(&rounds, living, &denied);
 		deadline_refresh(keeper);
-		if (ending.left && keeper->gone) {
-			ending_give_up(&ending);
+		if (rounds.left && keeper->gone) {
+			kill_rounds_give_up(&rounds);
 			return;
 		}
-		if (ending.left)
-			ending_say(&ending);
-		poll(NULL, 0, (int)(ending.pause_ns / NS_PER_MS));
+		if (rounds.left)
+			kill_rounds_say(&rounds);
+		poll(NULL, 0, (int)(rounds.pause_ns / NS_PER_MS));
 	}
 }
 
@@ -474,7 +473,7 @@ static void release(struct keeper *keeper, int code)
 	int64_t kept_ms = keep_ms(keeper);
 	report_held(&keeper->report);
 	relay_release(code, RELEASE_LIMIT_S, kept_ms > 0);
-	release_take(keeper, kept_ms, holding_release(&keeper->holding, kept_ms, &error), &error);
+	release_take(keeper, kept_ms, run_hold_release(&keeper->hold, kept_ms, &error), &error);
 	relay_released();
 }
 
@@ -529,12 +528,12 @@ static int work(struct keeper *keeper)
 {
 	lk_error error = {0};
 	struct guard_page *page = keeper->guard.page;
-	if (holding_deadline(&keeper->holding, &page->deadline_ns, &error) ||
-	    holding_owner(&keeper->holding, page->owner, sizeof(page->owner), &error)) {
+	if (run_hold_deadline(&keeper->hold, &page->deadline_ns, &error) ||
+	    run_hold_owner(&keeper->hold, page->owner, sizeof(page->owner), &error)) {
 		trouble_library(&error);
 		return EXIT_TROUBLE; /* lost before anything ran under it */
 	}
-	page->fence = holding_fence(&keeper->holding);
+	page->fence = run_hold_fence(&keeper->hold);
 	outer_text(keeper->clients, keeper->others + 1, page->outer);
 	report_owner(&keeper->report, page->owner, keeper->client);
 	relay_run();
@@ -567,19 +566,19 @@ static int keeper_make(struct keeper *keeper, lk_config *config)
 	if (code)
 		return code;
 	keeper->clients[0] = keeper->client;
-	keeper->holding.lease_ms = options->lease_ms;
+	keeper->hold.lease_ms = options->lease_ms;
 	/* A reader within a reader must not stand back for a writer, which waits for the outer. */
 	if (kind->option == OPTION_SHARED && outer_holds(keeper->client, options->name))
 		kind = kind_without_preference(kind);
 	if (keeper->others)
-		result = holding_make_quorum(&keeper->holding, keeper->clients, keeper->others + 1,
-					     &quorum, options->name, &error);
+		result = run_hold_make_quorum(&keeper->hold, keeper->clients, keeper->others + 1,
+					      &quorum, options->name, &error);
 	else if (options->also_count)
-		result = holding_make_multi(&keeper->holding, keeper->client, options->name,
-					    options->also, options->also_count, &error);
+		result = run_hold_make_multi(&keeper->hold, keeper->client, options->name,
+					     options->also, options->also_count, &error);
 	else
-		result = holding_make(&keeper->holding, keeper->client, kind, options->permits,
-				      options->name, &error);
+		result = run_hold_make(&keeper->hold, keeper->client, kind, options->permits,
+				       options->name, &error);
 	return result ? keeper_trouble(keeper, &error) : 0;
 }
 
@@ -632,8 +631,8 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 		job_metrics_missed(&keeper.metrics, keeper.skipped);
 	clients_close(&keeper);
 	guard_end(&keeper.guard);
-	waiting_join(&keeper.waiting);
-	holding_free(&keeper.holding);
+	wait_status_join(&keeper.waiting);
+	run_hold_free(&keeper.hold);
 	clients_free(&keeper);
 	lk_cancel_free(keeper.cancel);
 	front_finish(&keeper.front, 0);

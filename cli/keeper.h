@@ -12,7 +12,7 @@
 
 #include "kind.h"
 #include "nodes.h"
-#include "waiting.h"
+#include "wait_status.h"
 
 #define KEEPER_WAIT_FOREVER INT64_C(-1)
 
@@ -23,7 +23,7 @@ struct keeper_options {
 	int64_t hold_ms;   /* the lock stays at least so long, also when the command has ended */
 	int conflict_code; /* exit code when another owner holds the lock */
 	int end_signal;
-	struct waiting_wish told; /* verbose: not the wait alone */
+	struct wait_status_wish told; /* verbose: not the wait alone */
 	const struct lock_kind *kind;
 	int64_t permits; /* 0: a lock; else a permit of so many */
 	const char *name;

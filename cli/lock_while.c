@@ -20,7 +20,7 @@
 #include "descriptors.h"
 #include "exit_code.h"
 #include "message.h"
-#include "relay.h"
+#include "signal_relay.h"
 #include "signals.h"
 #include "working_folder.h"
 
@@ -263,7 +263,7 @@ static void script_tell(struct lock_while *keeper)
 	if (keeper->told)
 		return;
 	keeper->told = 1;
-	watched_signal(&keeper->watched, keeper->signal);
+	process_handle_signal(&keeper->watched, keeper->signal);
 }
 
 static void lease_check(struct lock_while *keeper, lk_client *client, lk_lock *lock)
@@ -333,7 +333,7 @@ void while_keep(struct lock_while *keeper, lk_client *client, lk_lock *lock, con
 		lease_check(keeper, client, lock);
 		if ((ready[1].revents & POLLIN) && unlock_serve(keeper, client, lock, name))
 			return;
-		if (!watched_lives(&keeper->watched)) {
+		if (!process_handle_lives(&keeper->watched)) {
 			release(keeper, lock, &unheard);
 			return;
 		}

@@ -23,10 +23,10 @@
 
 #include <lockkeeper.h>
 
-#include "watched.h"
+#include "process_handle.h"
 
 struct lock_while {
-	struct watched watched;
+	struct process_handle watched;
 	int signal;       /* for the process when the lock is lost */
 	int needs_folder; /* a path is meant from the script's */
 	int wire;         /* to the first process */

@@ -22,7 +22,7 @@ struct taking {
 static int session_take(void *context, int id, const char *value)
 {
 	struct taking *taking = context;
-	if (waiting_take(&taking->session->told, id))
+	if (wait_status_take(&taking->session->told, id))
 		return 0;
 	if (id == 'o')
 		return nodes_note(&taking->session->nodes, value);
@@ -130,7 +130,7 @@ int session_end(struct session *session, int code)
 	for (size_t i = 0; i < session->count; i++)
 		if (lk_client_close(session->clients[i], LK_CLOSE_ABANDON, &error) == LK_EMAYBEHELD)
 			message("%s", library_text(&error));
-	waiting_join(&session->waiting);
+	wait_status_join(&session->waiting);
 	for (size_t i = 0; i < session->count; i++)
 		lk_client_free(session->clients[i]);
 	session->client = NULL;

@@ -8,7 +8,7 @@
 #include "kind.h"
 #include "nodes.h"
 #include "options.h"
-#include "waiting.h"
+#include "wait_status.h"
 
 struct session {
 	lk_config *config;
@@ -16,9 +16,9 @@ struct session {
 	struct nodes nodes;
 	lk_client *clients[LK_RED_NODES_MAX]; /* of all */
 	size_t count;
-	struct waiting_wish told; /* -v and -q, of commands that have them */
+	struct wait_status_wish told; /* -v and -q, of commands that have them */
 	int64_t opened_ns;
-	struct waiting waiting;
+	struct wait_status waiting;
 	int refused; /* LOCKKEEPER_URL names a quorum, on which the command does not work */
 	int argc;    /* operands */
 	char **argv;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "watched.h"
+#include "process_handle.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,39 +33,39 @@ static uint64_t started_read(pid_t pid)
 	return state == 'Z' || state == 'X' ? 0 : started;
 }
 
-int watched_open(struct watched *watched_out, pid_t pid)
+int process_handle_open(struct process_handle *process_out, pid_t pid)
 {
-	*watched_out = (struct watched){.pid = pid};
-	watched_out->fd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by itself */
-	int system_errno = watched_out->fd < 0 ? errno : 0;
-	watched_out->started = started_read(pid);
-	if (system_errno == ESRCH || (watched_out->fd < 0 && !watched_out->started))
+	*process_out = (struct process_handle){.pid = pid};
+	process_out->fd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by itself */
+	int system_errno = process_out->fd < 0 ? errno : 0;
+	process_out->started = started_read(pid);
+	if (system_errno == ESRCH || (process_out->fd < 0 && !process_out->started))
 		return ESRCH;
-	return watched_lives(watched_out) ? 0 : ESRCH;
+	return process_handle_lives(process_out) ? 0 : ESRCH;
 }
 
-void watched_close(struct watched *watched)
+void process_handle_close(struct process_handle *process)
 {
-	if (watched->fd >= 0)
-		close(watched->fd);
-	watched->fd = -1;
+	if (process->fd >= 0)
+		close(process->fd);
+	process->fd = -1;
 }
 
-int watched_lives(const struct watched *watched)
+int process_handle_lives(const struct process_handle *process)
 {
-	struct pollfd ready = {watched->fd, POLLIN, 0};
-	if (watched->fd >= 0)
+	struct pollfd ready = {process->fd, POLLIN, 0};
+	if (process->fd >= 0)
 		return poll(&ready, 1, 0) != 1;
-	return started_read(watched->pid) == watched->started;
+	return started_read(process->pid) == process->started;
 }
 
-int watched_signal(const struct watched *watched, int number)
+int process_handle_signal(const struct process_handle *process, int number)
 {
-	if (watched->fd >= 0)
-		return syscall(SYS_pidfd_send_signal, watched->fd, number, NULL, 0) ? errno : 0;
-	if (!watched_lives(watched))
+	if (process->fd >= 0)
+		return syscall(SYS_pidfd_send_signal, process->fd, number, NULL, 0) ? errno : 0;
+	if (!process_handle_lives(process))
 		return ESRCH;
-	return kill(watched->pid, number) ? errno : 0;
+	return kill(process->pid, number) ? errno : 0;
 }
 
 /* A set of signals in proc(5), such as SigIgn; 0 when it cannot be seen. */
@@ -84,10 +84,10 @@ static uint64_t signals_read(pid_t pid, const char *name)
 	return set;
 }
 
-int watched_ignores(const struct watched *watched, int number)
+int process_handle_ignores(const struct process_handle *process, int number)
 {
 	uint64_t signal = UINT64_C(1) << (number - 1);
-	if (watched->pid == 1)
-		return !(signals_read(watched->pid, "SigCgt") & signal);
-	return (signals_read(watched->pid, "SigIgn") & signal) != 0;
+	if (process->pid == 1)
+		return !(signals_read(process->pid, "SigCgt") & signal);
+	return (signals_read(process->pid, "SigIgn") & signal) != 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "front.h"
+#include "job_front.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "waiting.h"
-#include "../../cli/watched.h"
+#include "../../cli/process_handle.h"
 
 static int has_pidfd;
 
@@ -44,18 +44,18 @@ static pid_t start_child(void)
 /* A zombie is not alive, nor is what has ended; and a signal reaches nobody then. */
 static void watch(void)
 {
-	struct watched watched;
+	struct process_handle process;
 	pid_t pid = start_child();
-	check_int(watched_open(&watched, pid), ==, 0);
-	check(watched_lives(&watched));
-	check((watched.fd >= 0) == has_pidfd);
-	check_int(watched_signal(&watched, SIGTERM), ==, 0);
-	wait_until(!watched_lives(&watched), 10000);
+	check_int(process_handle_open(&process, pid), ==, 0);
+	check(process_handle_lives(&process));
+	check((process.fd >= 0) == has_pidfd);
+	check_int(process_handle_signal(&process, SIGTERM), ==, 0);
+	wait_until(!process_handle_lives(&process), 10000);
 	check_int(waitpid(pid, NULL, 0), ==, pid);
-	check(!watched_lives(&watched));
-	check_int(watched_signal(&watched, SIGTERM), ==, ESRCH);
-	check_int(watched_open(&watched, pid), ==, ESRCH);
-	watched_close(&watched);
+	check(!process_handle_lives(&process));
+	check_int(process_handle_signal(&process, SIGTERM), ==, ESRCH);
+	check_int(process_handle_open(&process, pid), ==, ESRCH);
+	process_handle_close(&process);
 }
 
 static void test_by_a_descriptor(void **state)
@@ -76,13 +76,13 @@ static void test_by_its_start(void **state)
 static void test_a_number_that_is_used_again(void **state)
 {
 	(void)state;
-	struct watched watched;
+	struct process_handle process;
 	has_pidfd = 0;
-	check_int(watched_open(&watched, getpid()), ==, 0);
-	check(watched_lives(&watched));
-	watched.started--;
-	check(!watched_lives(&watched));
-	check_int(watched_signal(&watched, SIGKILL), ==, ESRCH);
+	check_int(process_handle_open(&process, getpid()), ==, 0);
+	check(process_handle_lives(&process));
+	process.started--;
+	check(!process_handle_lives(&process));
+	check_int(process_handle_signal(&process, SIGKILL), ==, ESRCH);
 }
 
 int main(void)

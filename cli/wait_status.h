@@ -7,8 +7,8 @@
  * the foreground; what is too long for it is shown part by part. Elsewhere it is a line now and
  * then, and only if it was asked for (-v). It only looks: the wait never waits for it.
  */
-#ifndef CLI_WAITING_H
-#define CLI_WAITING_H
+#ifndef CLI_WAIT_STATUS_H
+#define CLI_WAIT_STATUS_H
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 #include <lockkeeper.h>
 
 /* The options of a command that waits; `what` it waits for, in their help. */
-#define WAITING_ROWS(what)                                                                         \
+#define WAIT_STATUS_ROWS(what)                                                                     \
 	{'v', "verbose", NULL, "report the server, and now and then what " what " waits for"},     \
 	{                                                                                          \
 		'q', "quiet", NULL, "do not show on the terminal what " what " waits for"          \
@@ -28,16 +28,16 @@
 		'v', "verbose", NULL, "report the server, and what came of it"                     \
 	}
 
-struct waiting_wish {
-	int verbose;             /* report from time to time, without a terminal too; 2: log.h */
-	int quiet;               /* say nothing, on a terminal too */
-	int once;                /* the command does not wait: only waiting_conclude() may speak */
-	pid_t group;             /* the job's process group; 0: the caller's */
+struct wait_status_wish {
+	int verbose; /* report from time to time, without a terminal too; 2: log.h */
+	int quiet;   /* say nothing, on a terminal too */
+	int once;    /* the command does not wait: only wait_status_conclude() may speak */
+	pid_t group; /* the job's process group; 0: the caller's */
 	const char *const *also; /* locks that are waited for besides */
 	size_t also_count;
 };
 
-struct waiting {
+struct wait_status {
 	lk_lock *lock;
 	lk_client *client;
 	const char *name;
@@ -58,25 +58,25 @@ struct waiting {
 };
 
 /* Takes -v or -q: 1, or 0 for any other option. */
-int waiting_take(struct waiting_wish *wish, int id);
+int wait_status_take(struct wait_status_wish *wish, int id);
 
 /* Begins to explain; what cannot be started is done without. `lock` is NULL where the wait is not
  * for a lock of the library. */
-void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, const char *name,
-		   const struct waiting_wish *wish);
+void wait_status_begin(struct wait_status *waiting, lk_client *client, lk_lock *lock,
+		       const char *name, const struct wait_status_wish *wish);
 
 /* The wait is over: nothing more is said, and the line on the terminal is gone. Does not block. */
-void waiting_end(struct waiting *waiting);
+void wait_status_end(struct wait_status *waiting);
 
 /* The wait has ended without the lock: says who has it, or what the key is that ours cannot share,
  * if that was not said during the wait. */
-void waiting_conclude(struct waiting *waiting);
+void wait_status_conclude(struct wait_status *waiting);
 
 /* The wait has ended without the lock: says that an outer run has it, if one has, and that was not
  * said during the wait. */
-void waiting_nested(struct waiting *waiting);
+void wait_status_nested(struct wait_status *waiting);
 
 /* Joins the thread, which may have a question under way: for when the client is closed. */
-void waiting_join(struct waiting *waiting);
+void wait_status_join(struct wait_status *waiting);
 
 #endif

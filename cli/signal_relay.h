@@ -5,8 +5,8 @@
  * belong to what ended the command (Ctrl-C reaches the command and lockkeeper, timeout(1) signals
  * twice); one that comes later leaves the server one more second.
  */
-#ifndef CLI_RELAY_H
-#define CLI_RELAY_H
+#ifndef CLI_SIGNAL_RELAY_H
+#define CLI_SIGNAL_RELAY_H
 
 #include <signal.h>
 #include <sys/types.h>

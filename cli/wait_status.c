@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "waiting.h"
+#include "wait_status.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -72,7 +72,7 @@ static void explain_holder(lk_scan *scan, const lk_lock_info *info, char *text)
 
 /* A number is what a latch or a semaphore waits for. For a lock it is a foreign key: a counter, as
  * of a rate limiter, which stays when it is at 0. */
-static void explain_count(const struct waiting *waiting, const lk_lock_info *info, char *text)
+static void explain_count(const struct wait_status *waiting, const lk_lock_info *info, char *text)
 {
 	char part[96];
 	snprintf(part, sizeof(part), "its count is %" PRId64, info->count);
@@ -88,8 +88,8 @@ static void explain_count(const struct waiting *waiting, const lk_lock_info *inf
 
 /* Of several locks, the one that is in the way, if it is not the first, by its name; else 0, or the
  * error. */
-static int state_find(const struct waiting *waiting, lk_scan *scan, lk_lock_info *info, char *text,
-		      lk_error *error)
+static int state_find(const struct wait_status *waiting, lk_scan *scan, lk_lock_info *info,
+		      char *text, lk_error *error)
 {
 	char part[256];
 	const char *name = waiting->name;
@@ -108,7 +108,7 @@ static int state_find(const struct waiting *waiting, lk_scan *scan, lk_lock_info
 }
 
 /* What the server shows. */
-static void explain_state(const struct waiting *waiting, lk_scan *scan, char *text)
+static void explain_state(const struct wait_status *waiting, lk_scan *scan, char *text)
 {
 	lk_lock_info info;
 	lk_error error = {0};
@@ -125,7 +125,7 @@ static void explain_state(const struct waiting *waiting, lk_scan *scan, char *te
 }
 
 /* Why no server says busy. The line has said already what is waited for. */
-static void explain_reason(const struct waiting *waiting, const char *reason, char *text)
+static void explain_reason(const struct wait_status *waiting, const char *reason, char *text)
 {
 	char known[TEXT_SIZE];
 	int size = snprintf(known, sizeof(known), "acquire \"%.200s\": ", waiting->name);
@@ -135,7 +135,7 @@ static void explain_reason(const struct waiting *waiting, const char *reason, ch
 }
 
 /* 1 with what there is to say; 0 when nobody waits (any more). */
-static int explain(struct waiting *waiting, lk_scan *scan, char text_out[TEXT_SIZE])
+static int explain(struct wait_status *waiting, lk_scan *scan, char text_out[TEXT_SIZE])
 {
 	lk_wait_info wait = {.struct_size = sizeof(wait), .code = LK_EBUSY};
 	if (waiting->lock && lk_lock_wait_info(waiting->lock, &wait, NULL) != 1)
@@ -159,7 +159,7 @@ static size_t terminal_columns(void)
 }
 
 /* The terminal belongs to another job: its line must stay as it is. */
-static int in_background(const struct waiting *waiting)
+static int in_background(const struct wait_status *waiting)
 {
 	pid_t foreground = tcgetpgrp(STDERR_FILENO);
 	return foreground > 0 && foreground != waiting->group;
@@ -175,7 +175,7 @@ static size_t line_fit(const char *line, size_t size, size_t columns)
 }
 
 /* Of a line that is too long for the terminal one part is shown, and the next one next time. */
-static void line_take_turn(struct waiting *waiting, char *text)
+static void line_take_turn(struct wait_status *waiting, char *text)
 {
 	static const char between[] = "; ";
 	char *part = text + waiting->head_size;
@@ -195,7 +195,7 @@ static void line_take_turn(struct waiting *waiting, char *text)
 }
 
 /* Writes a line over the last one, no longer than the terminal is wide; NULL clears it. */
-static void line_rewrite(const struct waiting *waiting, const char *text)
+static void line_rewrite(const struct wait_status *waiting, const char *text)
 {
 	char *line = NULL;
 	size_t size = 0;
@@ -215,7 +215,7 @@ static void line_rewrite(const struct waiting *waiting, const char *text)
 }
 
 /* With the mutex. */
-static void say(struct waiting *waiting, char *text)
+static void say(struct wait_status *waiting, char *text)
 {
 	if (waiting->in_place) {
 		line_take_turn(waiting, text);
@@ -227,7 +227,7 @@ static void say(struct waiting *waiting, char *text)
 }
 
 /* Once, with -v: why a release may be noticed late. With the mutex, if the thread runs. */
-static void say_if_deaf(struct waiting *waiting)
+static void say_if_deaf(struct wait_status *waiting)
 {
 	lk_stats stats = {.struct_size = sizeof(stats)};
 	if (!waiting->verbose || waiting->deaf || lk_client_stats(waiting->client, &stats, NULL) ||
@@ -244,7 +244,7 @@ static void say_if_deaf(struct waiting *waiting)
 /* ---- a wait for oneself ---- */
 
 /* Which of the names an outer run holds; NULL: none. */
-static const char *nested_find(const struct waiting *waiting)
+static const char *nested_find(const struct wait_status *waiting)
 {
 	if (outer_holds(waiting->client, waiting->name))
 		return waiting->name;
@@ -255,7 +255,7 @@ static const char *nested_find(const struct waiting *waiting)
 }
 
 /* With the mutex, if the thread runs. */
-static void nested_say(struct waiting *waiting, const char *name)
+static void nested_say(struct wait_status *waiting, const char *name)
 {
 	waiting->nested = 1;
 	if (waiting->in_place && waiting->shown)
@@ -265,7 +265,7 @@ static void nested_say(struct waiting *waiting, const char *name)
 		name);
 }
 
-void waiting_nested(struct waiting *waiting)
+void wait_status_nested(struct wait_status *waiting)
 {
 	const char *name = waiting->nested || !outer_exist() ? NULL : nested_find(waiting);
 	if (name)
@@ -275,7 +275,7 @@ void waiting_nested(struct waiting *waiting)
 /* ---- the thread ---- */
 
 /* Sleeps with the mutex given up; 1 when the wait is over. */
-static int pause_ms(struct waiting *waiting, int64_t ms)
+static int pause_ms(struct wait_status *waiting, int64_t ms)
 {
 	struct timespec until;
 	clock_gettime(CLOCK_MONOTONIC, &until);
@@ -291,9 +291,9 @@ static int pause_ms(struct waiting *waiting, int64_t ms)
 	return waiting->over;
 }
 
-static void *waiting_main(void *argument)
+static void *wait_status_main(void *argument)
 {
-	struct waiting *waiting = argument;
+	struct wait_status *waiting = argument;
 	char text[TEXT_SIZE];
 	lk_scan *scan = NULL;
 	int early = waiting->verbose || outer_exist();
@@ -321,17 +321,17 @@ static void *waiting_main(void *argument)
 	return NULL;
 }
 
-static int thread_start(struct waiting *waiting)
+static int thread_start(struct wait_status *waiting)
 {
 	sigset_t all, mask;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	int rc = pthread_create(&waiting->thread, NULL, waiting_main, waiting);
+	int rc = pthread_create(&waiting->thread, NULL, wait_status_main, waiting);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	return rc;
 }
 
-int waiting_take(struct waiting_wish *wish, int id)
+int wait_status_take(struct wait_status_wish *wish, int id)
 {
 	if (id == 'v')
 		wish->verbose++;
@@ -342,18 +342,18 @@ int waiting_take(struct waiting_wish *wish, int id)
 	return 1;
 }
 
-void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, const char *name,
-		   const struct waiting_wish *wish)
+void wait_status_begin(struct wait_status *waiting, lk_client *client, lk_lock *lock,
+		       const char *name, const struct wait_status_wish *wish)
 {
 	pthread_condattr_t monotonic;
-	*waiting = (struct waiting){.lock = lock,
-				    .client = client,
-				    .name = name,
-				    .also = wish->also,
-				    .also_count = wish->also_count,
-				    .group = wish->group ? wish->group : getpgrp(),
-				    .verbose = wish->verbose,
-				    .in_place = isatty(STDERR_FILENO)};
+	*waiting = (struct wait_status){.lock = lock,
+					.client = client,
+					.name = name,
+					.also = wish->also,
+					.also_count = wish->also_count,
+					.group = wish->group ? wish->group : getpgrp(),
+					.verbose = wish->verbose,
+					.in_place = isatty(STDERR_FILENO)};
 	waiting->explains = !wish->quiet && (wish->verbose || waiting->in_place);
 	if (wish->once || (!waiting->explains && !outer_exist()))
 		return;
@@ -365,7 +365,7 @@ void waiting_begin(struct waiting *waiting, lk_client *client, lk_lock *lock, co
 	waiting->started = thread_start(waiting) == 0;
 }
 
-void waiting_end(struct waiting *waiting)
+void wait_status_end(struct wait_status *waiting)
 {
 	if (!waiting->started)
 		return;
@@ -377,7 +377,7 @@ void waiting_end(struct waiting *waiting)
 	pthread_mutex_unlock(&waiting->mutex);
 }
 
-void waiting_conclude(struct waiting *waiting)
+void wait_status_conclude(struct wait_status *waiting)
 {
 	char text[TEXT_SIZE];
 	lk_scan *scan = NULL;
@@ -390,11 +390,11 @@ void waiting_conclude(struct waiting *waiting)
 	lk_scan_free(scan);
 }
 
-void waiting_join(struct waiting *waiting)
+void wait_status_join(struct wait_status *waiting)
 {
 	if (!waiting->started)
 		return;
-	waiting_end(waiting);
+	wait_status_end(waiting);
 	pthread_join(waiting->thread, NULL);
 	pthread_mutex_destroy(&waiting->mutex);
 	pthread_cond_destroy(&waiting->end);

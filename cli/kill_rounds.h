@@ -3,15 +3,15 @@
  * Ending all descendants by rounds of SIGKILL: how long to pause between two rounds, and the truth
  * about those that cannot be ended, because they run as another user (a set-user-ID program, sudo).
  */
-#ifndef CLI_ENDING_H
-#define CLI_ENDING_H
+#ifndef CLI_KILL_ROUNDS_H
+#define CLI_KILL_ROUNDS_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "tree.h"
 
-struct ending {
+struct kill_rounds {
 	int64_t began_ns;
 	int64_t pause_ns; /* until the next round */
 	int left;         /* all that still lives cannot be ended */
@@ -21,16 +21,16 @@ struct ending {
 };
 
 /* Before the first round. */
-void ending_begin(struct ending *ending);
+void kill_rounds_begin(struct kill_rounds *rounds);
 
 /* Judges one round: how many processes it found, and which it might not signal. Zombies are reaped
  * between two rounds; the rounds end when no child is left. */
-void ending_judge(struct ending *ending, int living, const struct tree_denied *denied);
+void kill_rounds_judge(struct kill_rounds *rounds, int living, const struct tree_denied *denied);
 
 /* Says once what is left, which keeps the lock. */
-void ending_say(struct ending *ending);
+void kill_rounds_say(struct kill_rounds *rounds);
 
 /* Says that what is left goes on without the lock. */
-void ending_give_up(const struct ending *ending);
+void kill_rounds_give_up(const struct kill_rounds *rounds);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "relay.h"
+#include "signal_relay.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -17,8 +17,8 @@
  *                                       not: a blocked signal is pending once, however often sent
  *   keeper ── go ──> guard              the command is executed
  */
-#ifndef CLI_FRONT_H
-#define CLI_FRONT_H
+#ifndef CLI_JOB_FRONT_H
+#define CLI_JOB_FRONT_H
 
 #include <signal.h>
 #include <sys/types.h>

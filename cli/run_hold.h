@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What `run` holds while its command runs: a lock of some kind, or a permit. */
-#ifndef CLI_HOLDING_H
-#define CLI_HOLDING_H
+#ifndef CLI_RUN_HOLD_H
+#define CLI_RUN_HOLD_H
 
 #include <stdint.h>
 
@@ -9,7 +9,7 @@
 
 #include "kind.h"
 
-struct holding {
+struct run_hold {
 	int64_t lease_ms; /* of what is held; set before it is made */
 	lk_lock *lock;
 	int several; /* on several servers, or several locks: it has no one owner field */
@@ -19,34 +19,34 @@ struct holding {
 };
 
 /* Makes the handle: of a lock of the kind, or, with `permits`, of a semaphore. Asks no server. */
-int holding_make(struct holding *holding, lk_client *client, const struct lock_kind *kind,
-		 int64_t permits, const char *name, lk_error *error);
+int run_hold_make(struct run_hold *hold, lk_client *client, const struct lock_kind *kind,
+		  int64_t permits, const char *name, lk_error *error);
 /* Before the first try: a semaphore gets so many permits if it has no number yet; that of others is
  * told. Blocks for as long as a command at most, and may be repeated after a failure. */
-int holding_prepare(struct holding *holding, lk_client *client, int64_t permits, const char *name,
-		    lk_error *error);
+int run_hold_prepare(struct run_hold *hold, lk_client *client, int64_t permits, const char *name,
+		     lk_error *error);
 /* The same of one lock on the quorum of all clients, the first of them among them. */
-int holding_make_quorum(struct holding *holding, lk_client *const *clients, size_t count,
-			const lk_red_lock_options *options, const char *name, lk_error *error);
+int run_hold_make_quorum(struct run_hold *hold, lk_client *const *clients, size_t count,
+			 const lk_red_lock_options *options, const char *name, lk_error *error);
 
 /* The same of several locks of one client, all or none. */
-int holding_make_multi(struct holding *holding, lk_client *client, const char *name,
-		       const char *const *also, size_t count, lk_error *error);
-void holding_free(struct holding *holding);
+int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *name,
+			const char *const *also, size_t count, lk_error *error);
+void run_hold_free(struct run_hold *hold);
 
 /* `wait_ms`: -1 without limit, 0 once. */
-int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_options *options,
-		    lk_error *error);
+int run_hold_acquire(struct run_hold *hold, int64_t wait_ms, const lk_acquire_options *options,
+		     lk_error *error);
 /* `keep_ms`: keeps a lock from everybody for so long; 0: it is free. */
-int holding_release(struct holding *holding, int64_t keep_ms, lk_error *error);
+int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error);
 
 /* Until when it is certain, CLOCK_BOOTTIME. */
-int holding_deadline(const struct holding *holding, int64_t *deadline_ns_out, lk_error *error);
+int run_hold_deadline(const struct run_hold *hold, int64_t *deadline_ns_out, lk_error *error);
 
 /* The owner field, or the permit's id; empty where there are several. */
-int holding_owner(const struct holding *holding, char *owner_out, size_t size, lk_error *error);
+int run_hold_owner(const struct run_hold *hold, char *owner_out, size_t size, lk_error *error);
 
 /* The fence token, 0 where there is none. */
-uint64_t holding_fence(const struct holding *holding);
+uint64_t run_hold_fence(const struct run_hold *hold);
 
 #endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "run_hold.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "message.h"
+#include "options.h"
+
+/* Counters of commands that nobody runs any more do not stay. */
+#define COUNTER_TTL_MS (30 * INT64_C(86400000))
+
+static int semaphore_make(struct run_hold *hold, lk_client *client, int64_t permits, int64_t ttl_ms,
+			  const char *name, lk_error *error)
+{
+	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
+	options.permits = permits; /* also where the number is lost while we wait */
+	options.ttl_ms = ttl_ms;
+	hold->semaphore = lk_permit_semaphore_free(hold->semaphore);
+	return lk_permit_semaphore_new(&hold->semaphore, client, name, strlen(name), &options,
+				       error);
+}
+
+/* A handle with a time to live prolongs that of a semaphore that is there, where `sem set` has said
+ * how long it lasts. A permit in use prolongs it to its lease in any case: so that is the time of a
+ * handle for one that we have not made. A number that is lost while we wait comes back with it. */
+static int permits_set(struct run_hold *hold, lk_client *client, int64_t permits, const char *name,
+		       lk_error *error)
+{
+	int64_t free_now = 0, used = 0;
+	int result = lk_permit_semaphore_count(hold->semaphore, &free_now, &used, error);
+	if (result == 0 && free_now + used == 0) {
+		result = lk_permit_semaphore_try_set(hold->semaphore, permits, error);
+		if (result == 1)
+			return semaphore_make(hold, client, permits, COUNTER_TTL_MS, name, error);
+		if (result == 0) /* another was faster, or there are none by intent */
+			result = lk_permit_semaphore_count(hold->semaphore, &free_now, &used,
+							   error);
+	}
+	if (result == 0 && free_now + used != permits)
+		message("%s has %" PRId64 " permits, not %" PRId64
+			" (lockkeeper sem set changes it)",
+			name, free_now + used, permits);
+	return result;
+}
+
+int run_hold_make(struct run_hold *hold, lk_client *client, const struct lock_kind *kind,
+		  int64_t permits, const char *name, lk_error *error)
+{
+	hold->unset = permits > 0;
+	return permits ? semaphore_make(hold, client, permits, hold->lease_ms, name, error)
+		       : kind->make(&hold->lock, client, name, strlen(name), error);
+}
+
+int run_hold_prepare(struct run_hold *hold, lk_client *client, int64_t permits, const char *name,
+		     lk_error *error)
+{
+	int result = hold->unset ? permits_set(hold, client, permits, name, error) : 0;
+	hold->unset = hold->unset && result < 0;
+	return result;
+}
+
+int run_hold_make_quorum(struct run_hold *hold, lk_client *const *clients, size_t count,
+			 const lk_red_lock_options *options, const char *name, lk_error *error)
+{
+	hold->several = 1;
+	return lk_red_lock_new(&hold->lock, clients, count, name, strlen(name), options, error);
+}
+
+int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *name,
+			const char *const *also, size_t count, lk_error *error)
+{
+	lk_lock *parts[LK_MULTI_LOCK_MAX] = {NULL};
+	int result = lk_lock_new(&parts[0], client, name, strlen(name), error);
+	for (size_t i = 0; result == 0 && i < count; i++)
+		result = lk_lock_new(&parts[i + 1], client, also[i], strlen(also[i]), error);
+	if (result == 0)
+		result = lk_multi_lock_new(&hold->lock, parts, count + 1, error);
+	for (size_t i = 0; i <= count; i++)
+		lk_lock_free(parts[i]);
+	hold->several = 1;
+	return result;
+}
+
+void run_hold_free(struct run_hold *hold)
+{
+	lk_lock_free(hold->lock);
+	lk_permit_semaphore_free(hold->semaphore);
+}
+
+int run_hold_acquire(struct run_hold *hold, int64_t wait_ms, const lk_acquire_options *options,
+		     lk_error *error)
+{
+	lk_permit_semaphore *semaphore = hold->semaphore;
+	lk_permit *permit = &hold->permit;
+	if (wait_ms < 0)
+		return semaphore ? lk_permit_semaphore_acquire(semaphore, 1, permit, options, error)
+				 : lk_lock_acquire(hold->lock, options, error);
+	if (wait_ms == 0)
+		return semaphore ? lk_permit_semaphore_try(semaphore, 1, permit, options, error)
+				 : lk_lock_try(hold->lock, options, error);
+	return semaphore ? lk_permit_semaphore_acquire_within(semaphore, 1, permit, wait_ms,
+							      options, error)
+			 : lk_lock_acquire_within(hold->lock, wait_ms, options, error);
+}
+
+int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error)
+{
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	options.keep_ms = keep_ms;
+	return hold->semaphore
+		       ? lk_permit_semaphore_release(hold->semaphore, &hold->permit, 1, error)
+		       : lk_lock_release(hold->lock, &options, error);
+}
+
+int run_hold_deadline(const struct run_hold *hold, int64_t *deadline_ns_out, lk_error *error)
+{
+	int64_t left_ms, now_ns = clock_now_ns();
+	if (!hold->semaphore)
+		return lk_lock_deadline_ns(hold->lock, NULL, deadline_ns_out, error);
+	int result = lk_permit_semaphore_remaining_ms(hold->semaphore, hold->permit.id, &left_ms,
+						      error);
+	if (result == 0)
+		*deadline_ns_out = now_ns + left_ms * NS_PER_MS;
+	return result;
+}
+
+int run_hold_owner(const struct run_hold *hold, char *owner_out, size_t size, lk_error *error)
+{
+	if (hold->several) {
+		*owner_out = '\0';
+		return 0;
+	}
+	if (!hold->semaphore)
+		return lk_lock_export(hold->lock, NULL, owner_out, size, error);
+	snprintf(owner_out, size, "%s", hold->permit.id);
+	return 0;
+}
+
+uint64_t run_hold_fence(const struct run_hold *hold)
+{
+	uint64_t token = 0;
+	if (hold->lock && !hold->several && lk_lock_fence(hold->lock, NULL, &token, NULL))
+		token = 0;
+	return token;
+}
