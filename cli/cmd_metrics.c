@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "exit_code.h"
+#include "exposition.h"
 #include "message.h"
 #include "server_page.h"
 #include "server_series.h"
@@ -15,7 +16,6 @@
 #include "signals.h"
 #include "web.h"
 
-#define TEXT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 #define OWNERS_MOST 500 /* that are looked up for the page */
 #define HTTP_OK 200
 #define HTTP_NOT_FOUND 404
@@ -99,11 +99,11 @@ static void style_answer(struct metrics *metrics, const struct web_request *requ
 }
 
 static const struct {
-	const char *path, *type;
+	const char *path, *type; /* NULL: the one that the reader asks for */
 	void (*answer)(struct metrics *metrics, const struct web_request *request, FILE *stream);
 } paths[] = {
 	{"/", "text/html; charset=utf-8", page_answer},
-	{"/metrics", TEXT_TYPE, series_answer},
+	{"/metrics", NULL, series_answer},
 	{"/style.css", "text/css; charset=utf-8", style_answer},
 };
 
@@ -130,7 +130,7 @@ static void path_answer(struct metrics *metrics, const struct web_request *reque
 		if (strcmp(request->path, paths[i].path) != 0)
 			continue;
 		answer_out->status = HTTP_OK;
-		answer_out->type = paths[i].type;
+		answer_out->type = paths[i].type ? paths[i].type : exposition_type(request->accept);
 		answer_out->refresh_s = paths[i].answer == page_answer
 						? server_page_refresh_s(request)
 						: 0;

@@ -212,12 +212,9 @@ static void names_print(FILE *stream, const struct lock_rows *rows, int watches)
 	free(labels);
 }
 
-void server_series_print(FILE *stream, struct server_look *look, const struct series_wish *wish)
+static void look_print(FILE *stream, struct server_look *look, const struct series_wish *wish)
 {
 	struct server_sums sums;
-	number_print(stream, SERIES_UP, look->error.code == 0);
-	if (look->error.code)
-		return;
 	server_sum(look, &sums);
 	lock_rows_sort(&look->rows, BY_NAME);
 	thousandths_print(stream, SERIES_LOOK, look->took_ms);
@@ -235,4 +232,12 @@ void server_series_print(FILE *stream, struct server_look *look, const struct se
 				  sums.oldest_ns ? wall_ms(sums.oldest_ns) : 0);
 	if (wish->names)
 		names_print(stream, &look->rows, wish->watches);
+}
+
+void server_series_print(FILE *stream, struct server_look *look, const struct series_wish *wish)
+{
+	number_print(stream, SERIES_UP, look->error.code == 0);
+	if (look->error.code == 0)
+		look_print(stream, look, wish);
+	exposition_end(stream);
 }

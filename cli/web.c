@@ -58,10 +58,17 @@ static int library_load(void)
 		       : trouble("option --listen: libmicrohttpd cannot be loaded: %s", dlerror());
 }
 
+/* "" where there is none. */
+static const char *value_of(struct MHD_Connection *connection, enum MHD_ValueKind kind,
+			    const char *name)
+{
+	const char *value = http.lookup(connection, kind, name);
+	return value ? value : "";
+}
+
 static const char *argument(struct MHD_Connection *connection, const char *name)
 {
-	const char *value = http.lookup(connection, MHD_GET_ARGUMENT_KIND, name);
-	return value ? value : "";
+	return value_of(connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
 static void headers_add(struct MHD_Response *response, const struct web_answer *answer)
@@ -108,6 +115,7 @@ static enum MHD_Result answer_one(void *context, struct MHD_Connection *connecti
 	} else if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) {
 		const struct web_request request = {
 			.path = url,
+			.accept = value_of(connection, MHD_HEADER_KIND, "Accept"),
 			.sort = argument(connection, "sort"),
 			.kind = argument(connection, "kind"),
 			.q = argument(connection, "q"),

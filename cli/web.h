@@ -19,7 +19,8 @@
 
 struct web_request {
 	const char *path;
-	const char *sort, *kind, *q, *refresh; /* arguments of the URL; "" where there is none */
+	const char *accept;                    /* the header of that name; "" where there is none */
+	const char *sort, *kind, *q, *refresh; /* arguments of the URL; the same */
 };
 
 struct web_answer {

@@ -23,8 +23,14 @@ NEEDS_HTTP = pytest.mark.skipif(
 
 
 def samples(text):
-    """By name and label, as Prometheus' own parser reads them; each once."""
-    parser = pytest.importorskip("prometheus_client.parser")
+    """By name and label, as Prometheus' own parsers read them, in either format; each once."""
+    found = read("prometheus_client.parser", text)
+    assert read("prometheus_client.openmetrics.parser", text) == found
+    return found
+
+
+def read(module, text):
+    parser = pytest.importorskip(module)
     found = {}
     for family in parser.text_string_to_metric_families(text):
         assert family.documentation and family.type == "gauge"
@@ -170,6 +176,30 @@ def test_it_serves_the_series(serve, server):
     assert page.get("/nothing")[0] == page.get("/../etc/passwd")[0] == 404
     assert page.get(method="POST")[0] == page.get(method="DELETE")[0] == 405
     assert page.get(method="HEAD")[2] == ""
+
+
+OPEN, TEXT = "application/openmetrics-text; version=1.0.0", "text/plain; version=0.0.4"
+
+
+@NEEDS_HTTP
+def test_it_serves_the_format_that_is_asked_for(serve):
+    """As Prometheus 2 and 3 ask, people and their browsers; and what is no wish, or no number."""
+    page = serve()
+    asked = "application/openmetrics-text"
+    for accept, given in (
+            (f"{asked};version=1.0.0,{asked};version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,"
+             "*/*;q=0.1", OPEN),
+            (f"{asked};version=1.0.0;escaping=allow-utf-8;q=0.5,{asked};version=0.0.1;q=0.4,"
+             "text/plain;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1", OPEN),
+            (asked, OPEN), (f"Application/OpenMetrics-Text ; Q=0.001 , */*;q=0", OPEN),
+            (f"{asked};q=0.4, text/plain;q=0.45", TEXT), (f"{asked};q=0", TEXT),
+            (f"{asked};version=2.0.0", TEXT), (f"{asked};q=x, {asked};q=", TEXT),
+            ("text/html,*/*;q=0.8", TEXT), ("*/*", TEXT), ("", TEXT), (",;,=;q", TEXT),
+            (f"{'x' * 3000},{asked}", OPEN), (f"{asked};{'x' * 3000}", TEXT)):
+        status, headers, text = page.get("/metrics", Accept=accept)
+        assert status == 200 and headers["Content-Type"] == f"{given}; charset=utf-8", accept
+        assert samples(text)["up", ""] == 1 and text.endswith("\n# EOF\n")
+    assert page.get("/", Accept=asked)[1]["Content-Type"].startswith("text/html")
 
 
 @NEEDS_HTTP
