@@ -2,7 +2,7 @@
 """docs/guarantees.md and the public headers agree: what a line quotes stands in the comment that it
 names, the test that it names exists, and each public function and each paragraph of a header that
 opens with capitals has a line. The table of failures has a verdict for each deployment, and a test
-in each line. Nothing on the page is said twice.
+in each line. Nothing on the page is said twice. The tests that docs/metrics.md names exist, too.
 usage: check_guarantees.py BUILD
 """
 from __future__ import annotations
@@ -87,6 +87,12 @@ def failures(section: str) -> tuple[int, list[str]]:
     return len(rows), problems
 
 
+def of_metrics() -> list[str]:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    return [f"docs/metrics.md: there is no test tests/{place}: {test}"
+            for place, test in TEST.findall(page) if not has_test(place, test)]
+
+
 def doubled(page: str) -> list[str]:
     """Paragraphs and items that the page has twice, and lines that a header has twice."""
     problems, told = [], set()
@@ -105,7 +111,7 @@ def main() -> None:
     page = PAGE.read_text()
     sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL))
     failing, problems = failures(sections.pop("Failures and deployments", ""))
-    problems += doubled(page)
+    problems += doubled(page) + of_metrics()
     count = failing
     for path in files(".h", under=("include/lockkeeper",)):
         rows = ROW.findall(sections.pop(path.name, ""))

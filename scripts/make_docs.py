@@ -198,11 +198,83 @@ job that several hosts start, the last success of any of them counts:
 |---|---|---|
 """
 
+TRAPS = """
+## What goes wrong with metrics
+
+Each line is a fault that others have had with metrics, or could have here, and the tests that show
+how it ends.
+
+| fault | how it ends | tests |
+|---|---|---|
+| names with a quote, a backslash, a line's end, a NUL, or no UTF-8 | escaped, or U+FFFD | \
+`monitoring/test_text: test_python_takes_it_in_both_formats`, \
+`api/test_metrics: test_a_label_may_be_any_text`, \
+`cli/test_job_metrics: test_any_umask_and_any_name`, \
+`cli/test_metrics: test_hostile_names_stay_labels` |
+| names that look the same as labels | one series: one that stands twice spoils a text | \
+`api/test_metrics: test_names_with_one_label_are_one_series`, \
+`cli/test_metrics: test_hostile_names_stay_labels` |
+| a locale with a decimal comma | a point | \
+`monitoring/test_text: test_promtool_takes_the_librarys_text`, \
+`cli/test_job_metrics: test_a_decimal_comma_changes_nothing` |
+| a type that one format lacks | `build_info` is an info in OpenMetrics alone | \
+`api/test_metrics: test_a_new_client_shows_all_series` |
+| a reader that asks for one of the formats | it gets that one | \
+`cli/test_metrics: test_it_serves_the_format_that_is_asked_for`, \
+`install/test_examples: test_metrics` |
+| a series that is missing until something happens | all are there from the start | \
+`api/test_metrics: test_a_new_client_shows_all_series`, \
+`cli/test_metrics: test_an_empty_server_has_all_series` |
+| 10,000 names | at most 100 that are declared, or 1,000 of a server | \
+`api/test_metrics: test_a_hundred_names_at_most`, \
+`cli/test_metrics: test_a_thousand_names_at_most` |
+| a client that is opened again | its counters begin at 0, which readers take for a restart | \
+`api/test_metrics: test_a_new_client_shows_all_series` |
+| a sum of durations beyond 64 bits of µs | it begins anew; up to there it has all its digits | \
+`unit/test_metrics: test_a_sum_that_is_full_begins_anew`, \
+`unit/test_metrics: test_a_sum_has_all_its_digits` |
+| a text that is written during grants | the buckets of each histogram add up to its count | \
+`api/test_metrics: test_a_text_that_is_written_during_grants` |
+| a buffer that is too small | never half a text: an error and the size | \
+`api/test_metrics: test_a_buffer_that_is_too_small` |
+| after `fork()` | an error | `api/test_fork: every_call_fails` |
+| a client without threads | it is written like any other | \
+`api/test_metrics: test_a_client_without_threads` |
+| the folder of a job's file is missing, or its name is taken | a warning; the job runs | \
+`cli/test_job_metrics: test_what_cannot_be_written_is_a_warning` |
+| that folder is full, or read-only | a warning; what was there stays whole | \
+`cli/test_job_metrics: test_a_folder_that_takes_no_file` |
+| the file is a link | it is replaced, not followed | \
+`cli/test_job_metrics: test_a_link_is_replaced_and_not_followed` |
+| the file is another user's | it is replaced if the folder allows that | \
+`cli/test_job_metrics: test_a_file_of_another_user` |
+| umask 077 | the collector can read the file | \
+`cli/test_job_metrics: test_any_umask_and_any_name` |
+| two runs of one job at once | both are counted | \
+`cli/test_job_metrics: test_runs_at_once_forget_no_count` |
+| a kill between writing and renaming | no collector reads what is left, and the next run replaces \
+it | `cli/test_job_metrics: test_a_kill_before_the_rename`, \
+`monitoring/test_prometheus: test_the_series_are_there` |
+| a damaged file | it is written anew | \
+`cli/test_job_metrics: test_a_damaged_file_is_written_anew` |
+| a job is skipped on one host after its success on another | the success counts | \
+`cli/test_job_metrics: test_a_success_on_another_host_stays_the_last_one` |
+| a job is killed | `running` stays 1, and the time of its start tells | \
+`cli/test_job_metrics: test_a_job_that_is_killed_still_runs_for_its_reader` |
+| a clock that steps back | durations are right, and the latest run tells | \
+`cli/test_job_metrics: test_a_clock_that_steps_back` |
+| somebody scrapes all the time | the server is asked once in 5 s | \
+`cli/test_metrics: test_however_often_it_is_asked_the_server_is_not` |
+| probes that strip or a static build removes | they are there | \
+`cli/test_probes: test_they_are_there` |
+"""
+
 SERVER_HEAD = """
 ## What is on a server
 
-`lockkeeper metrics` prints what is on the server that `LOCKKEEPER_URL` names, whoever uses it: as
-text for Prometheus (0.0.4), all of it gauges. It only reads, in steps of `SCAN`. Where a cron job
+`lockkeeper metrics` prints what is on the server that `LOCKKEEPER_URL` names, whoever uses it: all
+of it gauges, in a text that is Prometheus' (0.0.4) and OpenMetrics (1.0) alike, and is served with
+the type that its reader asks for. It only reads, in steps of `SCAN`. Where a cron job
 writes a file for node_exporter, the file has to get its name when it is whole:
 
     lockkeeper metrics >locks.prom.new && mv locks.prom.new /var/lib/node_exporter/locks.prom
@@ -216,6 +288,8 @@ name another address (`--listen 10.0.0.5:9465`). On the loopback a request is an
 `Host` is the loopback too, so that no page of a browser reads it under another name.
 
 ![The page](page.png)
+
+On a terminal, `lockkeeper top` shows the same ([picture](top.md)).
 
 However often somebody asks, the server is looked at once in 5 s at most, and examined by the doctor
 once in a minute. A look takes 5 s at most, and reads 10,000 locks, or `--limit`. 16 connections are
@@ -331,7 +405,7 @@ def metrics() -> str:
         labels = f"`{label}`: {', '.join(values[family])}" if label else ""
         rows.append(f"| {shown} | {kind} | {labels} | {meaning} |\n")
     return (METRICS_HEAD + "".join(rows) + METRICS_TAIL + "".join(job_rows()) + SERVER_HEAD
-            + "".join(server_rows()))
+            + "".join(server_rows()) + TRAPS)
 
 
 JOB_ROW = re.compile(r'\{"(\w+)", "(gauge|counter)", "(\w*)",\s*"([^"]*)",\s*\d+\}')

@@ -295,6 +295,83 @@ static void test_a_hundred_names_at_most(void **state)
 	close_client(client);
 }
 
+/* Half of the threads' counts are under way in each text. */
+static void take_turns(size_t index, void *argument)
+{
+	char name[] = {(char)('0' + index % 2), '\0'};
+	for (int i = 0; i < 300; i++)
+		pair(argument, name, 1);
+}
+
+/* The number behind the text of a sample; a sample without it has the next one's. */
+static uint64_t number_of(const char *sample)
+{
+	const char *at = strstr(text, sample);
+	check(at != NULL);
+	return at ? strtoull(at + strlen(sample), NULL, 10) : 0;
+}
+
+/* The last bucket; none is less than the one before it. */
+static uint64_t last_bucket(const char *start)
+{
+	uint64_t last = 0;
+	for (const char *at = text; (at = strstr(at, start));) {
+		at = strchr(at + 1, '}');
+		check_int(strtoull(at + 1, NULL, 10), >=, last);
+		last = strtoull(at + 1, NULL, 10);
+	}
+	return last;
+}
+
+/* A text is taken at no one moment, but each histogram of it is whole. */
+static void test_a_text_that_is_written_during_grants(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	struct threads threads;
+	uint64_t count = 0;
+	threads_start(&threads, 4, take_turns, client);
+	for (int64_t end_ns = now_ns() + slow_ms(60000) * INT64_C(1000000);
+	     count < 1200 && now_ns() < end_ns;) {
+		write_text(client, NULL, LK_STATS_PROMETHEUS);
+		count = number_of("\nlockkeeper_wait_seconds_count ");
+		check_int(last_bucket("\nlockkeeper_wait_seconds_bucket{"), ==, count);
+		check_int(number_of("\nlockkeeper_wait_seconds_bucket{le=\"+Inf\"} "), ==, count);
+	}
+	check_int(count, ==, 1200);
+	threads_join(&threads, 60000);
+	close_client(client);
+}
+
+/* Any thread may ask, also where the program drives the client. */
+static void write_elsewhere(size_t index, void *client)
+{
+	static char own[TEXT_SIZE];
+	lk_stats_source source = {client, NULL};
+	size_t length = 0;
+	(void)index;
+	expect(0, lk_stats_write(&source, 1, 0, own, sizeof(own) - 1, &length, &err));
+	own[length] = '\0';
+	check(strstr(own, "\nlockkeeper_held 0\n") != NULL);
+}
+
+static void test_a_client_without_threads(void **state)
+{
+	(void)state;
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	struct threads threads;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	lk_config_set_threadless(config, NULL, NULL);
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	write_text(client, NULL, LK_STATS_OPENMETRICS);
+	threads_start(&threads, 1, write_elsewhere, client);
+	threads_join(&threads, 20000);
+	lk_client_free(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +386,8 @@ int main(void)
 		api_test(test_declared_names_are_counted_apart),
 		api_test(test_names_with_one_label_are_one_series),
 		api_test(test_a_hundred_names_at_most),
+		api_test(test_a_text_that_is_written_during_grants),
+		api_test(test_a_client_without_threads),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

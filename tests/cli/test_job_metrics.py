@@ -2,12 +2,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
 import time
 
 import pytest
 
+from command import BINARY, BUILD
+from rights import as_root, namespaces
 from waiting import until
+
+STRANGER = 12345  # a user that nobody is
+SKEW = BUILD / "tests" / "history" / "skew.so"
+KILLED = BUILD / "tests" / "cli" / "killed_at_rename.so"
 
 
 @pytest.fixture
@@ -97,7 +105,7 @@ def test_no_server_is_no_skip(cli, path):
 
 
 def test_any_umask_and_any_name(cli, path):
-    name = 'a"b\\c\nd\x7fé'
+    name = '../a"b\\c\nd\x7fé'
     before = os.umask(0o077)
     try:
         assert cli("run", "--metrics-file", str(path), name, "true").returncode == 0
@@ -166,3 +174,113 @@ def test_runs_at_once_forget_no_count(cli, path):
     found = values(path)
     assert found["success"] == codes.count(0)
     assert found["skipped"] == codes.count(124)
+
+
+def preloaded(library):
+    """By a bare name: LD_PRELOAD would end at a space of the path."""
+    return {"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": library.name}
+
+
+def test_a_success_on_another_host_stays_the_last_one(cli, server, tmp_path):
+    """Each host has a file; the alarm takes the latest of all."""
+    here, there = tmp_path / "here.prom", tmp_path / "there.prom"
+    cli("run", "--metrics-file", str(here), "job", "true")
+    before = here.read_bytes()
+    server.call("HSET", "job", "other:1", "1")
+    assert cli("run", "-n", "--metrics-file", str(there), "job", "true").returncode == 124
+    assert here.read_bytes() == before
+    found = values(there)
+    assert (found["last_success_timestamp_seconds"], found["skipped"]) == (0, 1)
+
+
+def test_a_job_that_is_killed_still_runs_for_its_reader(cli, path):
+    """Only the time of its start tells; the next run mends it."""
+    process = cli.start("run", "-l", "2", "--metrics-file", str(path), "job", "sleep", "60")
+    until(path.exists, 20, "the start is told")
+    process.kill()
+    process.wait(20)
+    found = values(path)
+    assert (found["running"], found["last_end_timestamp_seconds"]) == (1, 0)
+    assert time.time() - 60 < found["last_start_timestamp_seconds"] <= time.time()
+    assert cli("run", "-w", "30", "--metrics-file", str(path), "job", "true").returncode == 0
+    found = values(path)
+    assert (found["running"], found["success"], found["failure"]) == (0, 1, 0)
+
+
+def test_a_kill_before_the_rename(cli, path):
+    """What the file had stays whole; what was to replace it has no name that is read, and goes."""
+    cli("run", "--metrics-file", str(path), "job", "true")
+    before = path.read_bytes()
+    process = cli.start("run", "-l", "2", "--metrics-file", str(path), "job", "sleep", "60",
+                        **preloaded(KILLED))
+    assert process.wait(30) == -signal.SIGKILL
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(path.parent)) == [f".{path.name}.new", path.name]
+    (path.parent / f".{path.name}.new").write_text("half a li")
+    assert cli("run", "-w", "30", "--metrics-file", str(path), "job", "true").returncode == 0
+    assert values(path)["success"] == 2
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("spoil, reason", [
+    ("mount -o remount,ro none .", "Read-only file system"),
+    ("dd if=/dev/zero of=filler bs=512 2>/dev/null", "No space left")], ids=["read-only", "full"])
+def test_a_folder_that_takes_no_file(cli, tmp_path, spoil, reason):
+    """The job runs and its status counts; what was there stays whole, and nothing besides it."""
+    script = f"""mount -t tmpfs -o size=16k none "$1" && cd "$1" || exit 99
+        lockkeeper run --metrics-file nightly.prom job true && cp nightly.prom "$2/before"
+        {spoil}
+        lockkeeper run --metrics-file "$1/nightly.prom" job sh -c "echo ran; exit 4"
+        status=$?; cp nightly.prom "$2/after"; ls -A >"$2/left"; exit $status"""
+    (tmp_path / "small").mkdir()
+    done = subprocess.run([*namespaces(), "sh", "-c", script, "-", tmp_path / "small", tmp_path],
+                          env=cli.environment, capture_output=True, text=True, timeout=60)
+    if done.returncode == 99:
+        pytest.skip(f"may not mount: {done.stderr}")
+    assert (done.returncode, done.stdout) == (4, "ran\n")
+    assert f"cannot write the metrics file {tmp_path / 'small' / 'nightly.prom'}" in done.stderr
+    assert reason in done.stderr
+    assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+    assert values(tmp_path / "after")["success"] == 1
+    assert (tmp_path / "left").read_text().split() in (["nightly.prom"], ["filler", "nightly.prom"])
+
+
+@as_root
+def test_a_file_of_another_user(server, cli, folder):
+    """It is replaced where the folder may be written, as by any rename; else it is a warning."""
+    place = folder / "jobs"
+    place.mkdir()
+    folder.chmod(0o755)
+    path = place / "nightly.prom"
+    cli("run", "--metrics-file", str(path), "job", "true")
+    for owner, counted in ((STRANGER, 2), (0, 2)):
+        os.chown(place, owner, owner)
+        done = subprocess.run([BINARY, "run", "--metrics-file", path, "job", "true"],
+                              env={**cli.environment,
+                                   "LOCKKEEPER_URL": f"redis://127.0.0.1:{server.port}"},
+                              capture_output=True, text=True, timeout=60, user=STRANGER,
+                              group=STRANGER, extra_groups=[])
+        assert done.returncode == 0, done
+        assert ("Permission denied" in done.stderr) == (owner == 0)
+        assert values(path)["success"] == counted
+
+
+def test_a_clock_that_steps_back(cli, path, tmp_path):
+    """By an hour, while the job runs: how long it ran is not counted by that clock. The latest run
+    tells, even where an earlier one seems to come from the future."""
+    clock = tmp_path / "clock"
+    clock.write_bytes(bytes(4096))
+    assert cli("run", "--metrics-file", str(path), "job", "sh", "-c",
+               f"sleep 0.2; printf %s -3600000 | dd of='{clock}' conv=notrunc", **preloaded(SKEW),
+               LOCKKEEPER_TEST_CLOCK_FILE=str(clock)).returncode == 0
+    found = values(path)
+    assert 0.2 <= found["last_duration_seconds"] < 60
+    assert -3700 < found["last_end_timestamp_seconds"] - time.time() < -3500
+    for step in (7200, 0):
+        assert cli("run", "--metrics-file", str(path), "job", "true", **preloaded(SKEW),
+                   LOCKKEEPER_TEST_CLOCK_MS=str(step * 1000)).returncode == 0
+        found = values(path)
+        for what in ("start", "end", "success"):
+            assert abs(found[f"last_{what}_timestamp_seconds"] - time.time() - step) < 60
+        assert 0 <= found["last_duration_seconds"] < 60
+    assert found["success"] == 3

@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "system")]
 
-from servers import Server  # noqa: E402  (behind the path)
+from servers import Server, free_port  # noqa: E402  (behind the path)
 from waiting import until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD") or ROOT / "build").resolve()
@@ -87,12 +86,6 @@ def page(start):
     """Where `lockkeeper metrics --listen` serves."""
     process = start(COMMAND, "metrics", "--names", "--listen", "0")
     return re.search(r"serving (http://\S+)/,", process.stderr.readline())[1]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def run(*words, **more) -> subprocess.CompletedProcess:
