@@ -166,7 +166,7 @@ def interop(tally: Tally) -> None:
 
 
 def monitoring(tally: Tally) -> None:
-    """Only when named: metrics read by Prometheus, and their page by Chromium."""
+    """Metrics read by Prometheus, and their page by Chromium."""
     check.everything(tally, BUILDS / "check", ["monitoring"])
 
 
@@ -195,13 +195,14 @@ def faults(tally: Tally) -> None:
 
 # The most important comes first.
 STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
-          "interop": interop, "others": others, "python": python,
+          "interop": interop, "monitoring": monitoring, "others": others, "python": python,
           "demo": demo, "fuzz": fuzz}
-NAMED = {"monitoring": monitoring, "analyze": analyze, "bench": bench, "faults": faults}
+NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side: the
-# stages one behind the other, and clang-tidy, which takes what they leave over, at the lowest
-# priority.
-ROWS = (("address", "thread", "trixie", "interop", "others", "python", "demo", "fuzz"), ("lint",))
+# stages one behind the other; and those that mostly wait, then clang-tidy, which takes what all
+# leave over, at the lowest priority.
+ROWS = (("address", "thread", "trixie", "interop", "others", "python", "demo", "fuzz"),
+        ("monitoring", "lint"))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:
