@@ -51,6 +51,8 @@
  * that kind delays one call, by a third of the command limit. A master that had no replica is asked
  * once a second whether it has one now.
  *
+ * List all replicas: one that is not listed may have a grant, and counts for none that is.
+ *
  * A new replica that gets its first copy of the data counts as soon as the master has it connected,
  * if the sentinels show another that they would promote before it (by its priority, and by what it
  * has). If they show no other, or if it is listed, it counts at once: no lock is granted until it

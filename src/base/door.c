@@ -243,6 +243,18 @@ int lk__socket_failure(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 ? failure : errno;
 }
 
+int lk__socket_peer(int fd, char *host_out, size_t size)
+{
+	struct sockaddr_storage address = {0};
+	socklen_t length = sizeof(address);
+	if (getpeername(fd, (struct sockaddr *)&address, &length) < 0 ||
+	    address.ss_family == AF_UNIX)
+		return -1;
+	int rc = getnameinfo((struct sockaddr *)&address, length, host_out, (socklen_t)size, NULL,
+			     0, NI_NUMERICHOST);
+	return rc == 0 ? 0 : -1;
+}
+
 ssize_t lk__socket_read(int fd, void *bytes, size_t size)
 {
 	return recv(fd, bytes, size, MSG_DONTWAIT);

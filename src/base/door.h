@@ -119,6 +119,9 @@ int lk__socket_connect(int fd, const struct sockaddr *address, socklen_t size);
 /* How connecting has ended, once the socket is writable: 0 or an errno. */
 int lk__socket_failure(int fd);
 
+/* Writes the numeric host of the other side. -1: it has none, as a socket in the file system. */
+int lk__socket_peer(int fd, char *host_out, size_t size);
+
 /* recv() and send() that never block; sending raises no SIGPIPE. */
 ssize_t lk__socket_read(int fd, void *bytes, size_t size);
 ssize_t lk__socket_write(int fd, const void *bytes, size_t size);

@@ -13,11 +13,12 @@
  * it follows the WAIT for the replicas' memory, and shares its time. For the replicas' disks too it
  * takes the place of the WAIT.
  *
- * WAIT does not say which replicas have acknowledged. Where they are known by address, the first
- * ROLE tells the master's offset, and the second which replicas are connected, and their offsets.
- * Each known replica must be there and have reached the master's offset, unless WAIT has counted
- * all that are connected. WAITAOF does not say whose disks it has counted: they must be as many as
- * the replicas that have reached the offset, since no other can have the change on disk.
+ * WAIT does not say which replicas have acknowledged. Where they are known by address or listed,
+ * the first ROLE tells the master's offset, and the second which replicas are connected, and their
+ * offsets. Each known replica must be there and have reached the master's offset, unless WAIT has
+ * counted all that are connected; so must each listed one (listed replicas in node.h). WAITAOF does
+ * not say whose disks it has counted: they must be as many as the replicas that have reached the
+ * offset, since no other can have the change on disk.
  *
  * Unreported replicas may be connected as well: followers.h says which of them must acknowledge.
  * WAIT counts them too. If it has missed one, it is repeated once. While no replica is known, the
@@ -61,8 +62,9 @@ struct asked {
 static struct asked asked_of(const struct lk__node *node, int count)
 {
 	bool named = node->acks == LK__ACKS_ALL && node->replicas.named;
+	bool listed = node->acks == LK__ACKS_ALL && node->replicas.listed;
 	return (struct asked){
-		.roles = named,
+		.roles = named || listed,
 		.memory = node->fsync == LK__FSYNC_OFF ||
 			  (node->fsync == LK__FSYNC_LOCAL && (named || count > 0)),
 		.disk = node->fsync != LK__FSYNC_OFF,
@@ -338,6 +340,7 @@ static void followers_start(struct lk__replicas *replicas, uint64_t generation)
 		return;
 	replicas->generation = generation;
 	memset(&replicas->followers, 0, sizeof(replicas->followers));
+	lk__listed_forget(&replicas->list);
 }
 
 /* One that is connected. */
@@ -387,13 +390,69 @@ static void count_name_missing(struct count *count, const struct lk__replicas *r
 			snprintf(count->unknown, sizeof(count->unknown), "%.63s", place);
 }
 
+/* A disk that WAITAOF counts is that of a replica that has reached the offset. */
+static void count_disks(struct count *count, const struct heard *heard, int acked)
+{
+	if (count->wanted > 0 &&
+	    acked < count_up_to(heard->behind->element[2], role_offset(heard->before)))
+		count->came = acked < count->wanted ? acked : count->wanted - 1;
+}
+
+static bool heard_master(const struct heard *heard)
+{
+	return role_offset(heard->before) >= 0 && role_offset(heard->behind) >= 0;
+}
+
+/* How many of the connected replicas have it; the list knows which those are. */
+static int listed_see(struct lk__listed *listed, const struct heard *heard, int acked)
+{
+	const redisReply *behind = heard->behind->element[2];
+	bool all = acked >= (int)behind->elements;
+	int have = 0;
+	lk__listed_begin(listed);
+	for (size_t i = 0; i < behind->elements; i++) {
+		char place[LK__PLACE_SIZE] = "";
+		bool has = replica_has(behind->element[i], role_offset(heard->before), place) ||
+			   all;
+		lk__listed_see(listed, place, has);
+		have += has;
+	}
+	return have;
+}
+
+/* Those who must have it are the listed ones that are alive. Where others have come in their place,
+ * the next WAIT is for these as well. */
+static struct count count_listed(struct lk__conn *conn, const struct heard *heard, int asked_more)
+{
+	struct count count = {0};
+	struct lk__node *node = conn->node;
+	struct lk__replicas *replicas = &node->replicas;
+	int acked = heard_count(node, heard);
+	pthread_mutex_lock(&replicas->mutex);
+	followers_start(replicas, conn->generation);
+	count.wanted = atomic_load(&replicas->count);
+	if (heard_master(heard)) {
+		int have = listed_see(&replicas->list, heard, acked);
+		const char *absent = lk__listed_absent(&replicas->list);
+		count.came = lk__listed_come(&replicas->list);
+		count.more = have - count.came;
+		count.again = count.more > asked_more;
+		snprintf(count.absent, sizeof(count.absent), "%s", absent ? absent : "");
+	}
+	pthread_mutex_unlock(&replicas->mutex);
+	if (node->fsync == LK__FSYNC_REPLICAS && heard_master(heard))
+		count_disks(&count, heard, acked);
+	count.again = count.again && count.came < count.wanted;
+	return count;
+}
+
 /* Those who must have it are all that are known, and of the others those that are due. */
 static struct count count_named(struct lk__conn *conn, const struct heard *heard, int asked)
 {
 	struct count count = {0};
 	struct lk__node *node = conn->node;
 	struct lk__replicas *replicas = &node->replicas;
-	bool master = role_offset(heard->before) >= 0 && role_offset(heard->behind) >= 0;
+	bool master = heard_master(heard);
 	int acked = heard_count(node, heard);
 	pthread_mutex_lock(&replicas->mutex);
 	followers_start(replicas, conn->generation);
@@ -408,9 +467,8 @@ static struct count count_named(struct lk__conn *conn, const struct heard *heard
 	pthread_mutex_unlock(&replicas->mutex);
 	if (count.more == 0)
 		atomic_store(&replicas->look_ns, lk__now_ns() + LOOK_NS);
-	if (node->fsync == LK__FSYNC_REPLICAS && master && count.wanted > 0 &&
-	    acked < count_up_to(heard->behind->element[2], role_offset(heard->before)))
-		count.came = acked < count.wanted ? acked : count.wanted - 1;
+	if (node->fsync == LK__FSYNC_REPLICAS && master)
+		count_disks(&count, heard, acked);
 	return count;
 }
 
@@ -420,7 +478,9 @@ static struct count count_acks(struct lk__conn *conn, const struct lk__request *
 	const redisReply *reply = asked->reply;
 	struct heard heard = heard_of(node, asked);
 	struct count count = {0};
-	if (heard.behind) {
+	if (heard.behind && node->replicas.listed) {
+		count = count_listed(conn, &heard, asked->more_acks);
+	} else if (heard.behind) {
 		count = count_named(conn, &heard, asked->wants_acks + asked->more_acks);
 	} else {
 		int now = lk__node_acks(node);

@@ -102,6 +102,48 @@ bool lk__followers_see(struct lk__followers *followers, const struct lk__sightin
 /* How many must acknowledge besides those that are known; LK__ACKS_MAX + 1: more than can. */
 int lk__followers_due(const struct lk__followers *followers, int64_t now_ns);
 
+/* ---- listed replicas ---- */
+
+/*
+ * Listed replicas: a URL names them, and WAIT counts whoever is connected. This tells which of
+ * those that have a change are the listed ones, so that no other is taken for one of them.
+ *
+ * A master shows a replica by the address that it connects from, or announces; the list names it as
+ * the client reaches it. The two may differ, behind an address translation for instance. So a
+ * replica that its master has never shown under a name that we know may be any of those that we do
+ * not know, if it says itself that it follows. One that has been shown must be shown.
+ */
+struct lk__listed_replica {
+	char place[LK__CONN_PLACE_SIZE];   /* as the list names it */
+	char address[LK__CONN_PLACE_SIZE]; /* where it was reached; "": never */
+	bool alive;                        /* it answers, as a replica */
+	bool follows;                      /* it says that it has a link to its master */
+	bool met;                          /* this master has shown it */
+	bool shown, has;                   /* in the answer that is looked at; it has the change */
+};
+
+struct lk__listed {
+	struct lk__listed_replica each[LK__ACKS_MAX];
+	int count;
+	int others; /* in that answer: not known by name, and have the change */
+};
+
+/* One that is in the list. NULL: there are too many. */
+struct lk__listed_replica *lk__listed_of(struct lk__listed *listed, const char *place);
+
+/* Another master has shown none yet. */
+void lk__listed_forget(struct lk__listed *listed);
+
+/* An answer is looked at: all that it shows is seen, and then counted. */
+void lk__listed_begin(struct lk__listed *listed);
+void lk__listed_see(struct lk__listed *listed, const char *place, bool has);
+
+/* How many of those that are alive have it. */
+int lk__listed_come(const struct lk__listed *listed);
+
+/* One that is alive and that the master does not show, though it has; NULL: there is none. */
+const char *lk__listed_absent(const struct lk__listed *listed);
+
 /* ---- a node ---- */
 
 struct lk_config;
@@ -127,7 +169,8 @@ struct lk__node_counters {
 /* Those that are known to be alive. */
 struct lk__replicas {
 	_Atomic int count;
-	bool named; /* they are known by address */
+	bool named;  /* they are known by address */
+	bool listed; /* they are those of a list */
 	/* A former master may follow, which nobody has seen yet: it counts once its master has. */
 	_Atomic bool returns;
 	_Atomic int64_t look_ns; /* when it is time to see who is connected */
@@ -136,6 +179,7 @@ struct lk__replicas {
 	char returning[LK__CONN_PLACE_SIZE]; /* the former master */
 	struct lk__followers followers;      /* connected to the master … */
 	uint64_t generation;                 /* … that the node's finder found then */
+	struct lk__listed list;              /* likewise */
 };
 
 /* Where its server has been, the last ones: each since the node had that epoch. */

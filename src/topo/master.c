@@ -171,11 +171,19 @@ static void master_count_named(struct lk__master *master, const char *place, boo
 	pthread_mutex_unlock(&replicas->mutex);
 }
 
+static void master_count_listed(struct lk__master *master, const char *place)
+{
+	struct lk__replicas *replicas = &master->node->replicas;
+	pthread_mutex_lock(&replicas->mutex);
+	int count = master->ops->replicas(master->scout, place, &replicas->list);
+	atomic_store(&replicas->count, count);
+	pthread_mutex_unlock(&replicas->mutex);
+}
+
 static void master_count_replicas(struct lk__master *master, const char *place, bool over, bool few)
 {
 	if (master->ops->replicas)
-		atomic_store(&master->node->replicas.count,
-			     master->ops->replicas(master->scout, place));
+		master_count_listed(master, place);
 	else
 		master_count_named(master, place, over, few);
 }
@@ -315,6 +323,7 @@ int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *
 	master->ops = ops;
 	master->node = node;
 	node->replicas.named = !ops->replicas;
+	node->replicas.listed = ops->replicas;
 	*master_out = master;
 	return 0;
 }

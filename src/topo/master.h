@@ -28,8 +28,10 @@ enum lk__verdict {
 
 struct lk__master_ops {
 	struct lk__scout_ops scout; /* judge and told are those below */
-	/* How many replicas of the server at `place` are alive. NULL: those that were told of. */
-	int (*replicas)(const struct lk__scout *scout, const char *place);
+	/* Notes the replicas of the server at `place`, under their mutex, and returns how many are
+	 * alive. NULL: those that were told of. */
+	int (*replicas)(const struct lk__scout *scout, const char *place,
+			struct lk__listed *listed);
 	/* What is known; `over`: nobody else will answer. The first three have no error. */
 	enum lk__verdict (*judge)(const struct lk__scout *scout, bool over, char *place_out,
 				  lk_error *error);

@@ -5,7 +5,11 @@
  * Two masters are as good as no master: while a master is being replaced by hand both may say so
  * for a moment, and two clients must not believe different ones. A server that does not answer has
  * no say.
+ *
+ * A replica counts while it answers, whatever it follows: it may be promoted. Its address tells
+ * which of those it is that its master has connected (listed replicas in conn/node.h).
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +25,22 @@ static int replicas_ask(struct lk__scout *scout, struct lk__peer *peer, bool fir
 	return lk__link_say(&peer->ask, "ROLE", 1, (const char *[]){"ROLE"});
 }
 
-/* Its role is what it says. */
+#define FOLLOWING "slave, connected" /* a replica that has a link to its master says this */
+
+static_assert(LK__PEERS_MAX <= LK__ACKS_MAX, "the list has room for all peers");
+
+static bool is_following(const redisReply *role)
+{
+	return role->elements > 3 && role->element[3]->type == REDIS_REPLY_STRING &&
+	       strcmp(role->element[3]->str, "connected") == 0;
+}
+
+static bool is_replica(const struct lk__peer *peer)
+{
+	return strcmp(peer->says, "slave") == 0 || strcmp(peer->says, FOLLOWING) == 0;
+}
+
+/* It says its role. */
 static bool replicas_answered(struct lk__scout *scout, struct lk__peer *peer, const char *what,
 			      const redisReply *reply)
 {
@@ -36,6 +55,8 @@ static bool replicas_answered(struct lk__scout *scout, struct lk__peer *peer, co
 		snprintf(peer->says, sizeof(peer->says), "%.20s", reply->element[0]->str);
 		bool master = strcmp(peer->says, "master") == 0;
 		bool replica = strcmp(peer->says, "slave") == 0;
+		if (replica && is_following(reply))
+			snprintf(peer->says, sizeof(peer->says), FOLLOWING);
 		lk__scout_fault(peer, LK_EUNAVAILABLE,
 				master    ? "a master"
 				: replica ? "a replica"
@@ -83,14 +104,29 @@ static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over,
 	return denied ? LK__VERDICT_NO_MASTER : LK__VERDICT_UNKNOWN;
 }
 
+/* A link that is down leaves the address that it had. */
+static void note_replica(struct lk__listed_replica *replica, const struct lk__peer *peer,
+			 bool alive)
+{
+	char address[LK__PLACE_SIZE];
+	lk__link_address(&peer->ask, address);
+	if (*address)
+		snprintf(replica->address, sizeof(replica->address), "%.63s", address);
+	replica->alive = alive;
+	replica->follows = alive && strcmp(peer->says, FOLLOWING) == 0;
+}
+
 /* One that has not answered yet counts, however many rounds others have answered meanwhile. */
-static int replicas_alive(const struct lk__scout *scout, const char *place)
+static int replicas_alive(const struct lk__scout *scout, const char *place,
+			  struct lk__listed *listed)
 {
 	int alive = 0;
 	for (size_t i = 0; i < lk__scout_count(scout); i++) {
 		const struct lk__peer *peer = lk__scout_peer(scout, i);
-		bool replica = strcmp(peer->says, "slave") == 0;
-		alive += replica && strcmp(peer->name, place) != 0 && lk__scout_is_alive(peer);
+		bool other = strcmp(peer->name, place) != 0;
+		bool counts = is_replica(peer) && other && lk__scout_is_alive(peer);
+		note_replica(lk__listed_of(listed, peer->name), peer, counts);
+		alive += counts;
 	}
 	return alive;
 }

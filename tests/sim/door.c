@@ -363,6 +363,14 @@ int lk__socket_failure(int fd)
 	return sim_link_failure(descriptor_of(fd)->link);
 }
 
+/* The names of simulated servers are their addresses. */
+int lk__socket_peer(int fd, char *host_out, size_t size)
+{
+	(void)fd, (void)host_out, (void)size;
+	errno = EOPNOTSUPP;
+	return -1;
+}
+
 ssize_t lk__socket_read(int fd, void *bytes, size_t size)
 {
 	if (!sim_has_mutex())

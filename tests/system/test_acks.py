@@ -62,6 +62,30 @@ def test_a_longer_lease_is_on_every_replica(three, make_keeper, verb, arguments)
         assert replica.call("PTTL", "some") >= left_ms - 100
 
 
+def listed(servers, host: str) -> str:
+    return "redis-replicas://" + ",".join(f"{host}:{server.port}" for server in servers)
+
+
+@pytest.mark.parametrize("host, announced", [
+    ("127.0.0.1", None), ("localhost", None), ("127.0.0.1", "192.0.2.1")])
+def test_another_replica_does_not_acknowledge_for_a_listed_one(replicas, make_keeper, host,
+                                                              announced):
+    """The master has one more, which is not listed; WAIT counts it. The listed ones are known by
+    name, by address, or by what they say of themselves."""
+    four = replicas(count=4, **({"replica-announce-ip": announced} if announced else {}))
+    keeper = make_keeper(listed(four.servers[:3], host))
+    keeper.call("acquire", "some", lease=LEASE_MS).ok()
+    assert all(server.call("EXISTS", "some") for server in four.servers[1:3])
+    leave_alone(four.servers[2])
+    until(lambda: keeper.call("try", "other", lease=LEASE_MS).code == "LK_ENOTDURABLE", 5,
+          "its absence is seen")
+    seen = keeper.call("try", "more", lease=LEASE_MS).is_code("LK_ENOTDURABLE")
+    assert "1 of 2 replicas" in seen.message, seen
+    four.servers[2].call("REPLICAOF", "127.0.0.1", four.servers[0].port)
+    keeper.call("within", "most", lease=LEASE_MS, wait=20000).ok()
+    assert all(server.call("EXISTS", "most") for server in four.servers[1:3])
+
+
 @pytest.mark.parametrize("kind", moving.LOCKS)
 def test_too_few_have_it(three, make_keeper, kind):
     """It is not granted, and not left behind."""
@@ -176,12 +200,12 @@ def test_an_extension_that_too_few_have(three, make_keeper):
 
 @pytest.mark.parametrize("queued", [0, 1])
 def test_an_extension_that_ends_before_the_acknowledgement(three, make_keeper, queued):
-    """With its hold: it says who was asked, and that the master has done it."""
+    """It is lost with its hold, and says who was asked, and that the master has done it."""
     keeper = make_keeper(three.url, command_timeout_ms=60_000)
     keeper.call("acquire", "some", queue=queued, lease=3000).ok()
     leave_alone(three.servers[2])
     seen = keeper.call("extend", "some", queue=queued, lease=LEASE_MS)
-    assert "the master has done it, and not all of 2" in seen.is_code("LK_ENOTDURABLE").message
+    assert "the master has done it, and not all of 2" in seen.is_code("LK_ELOST").message
     assert seen.took < 15, "the limit is the hold's"
 
 
