@@ -70,13 +70,21 @@ static bool replica_is_master(const struct lk__scout *scout, const struct lk__pe
 	return lk__scout_has_answered(scout, peer) && strcmp(peer->says, "master") == 0;
 }
 
-/* The one that is believed may be believed again before all the others have answered. */
+/* It has said so, and is asked again. */
+static bool may_be_master(const struct lk__scout *scout, const struct lk__peer *peer)
+{
+	return !lk__scout_has_answered(scout, peer) && strcmp(peer->says, "master") == 0 &&
+	       lk__scout_is_alive(peer);
+}
+
+/* The one that is believed may be believed again before all the others have answered, unless one of
+ * those was a master when it was last heard: it is no replica that must have a grant. */
 static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over, char *place_out,
 				       lk_error *error)
 {
 	const char *believed = lk__master_believed(scout);
 	size_t masters = 0, answers = 0;
-	bool known = false, denied = false;
+	bool known = false, denied = false, doubted = false;
 	for (size_t i = 0; i < lk__scout_count(scout); i++) {
 		const struct lk__peer *peer = lk__scout_peer(scout, i);
 		bool master = replica_is_master(scout, peer);
@@ -84,13 +92,14 @@ static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over,
 		answers += lk__scout_has_answered(scout, peer);
 		masters += master;
 		known |= master && same;
+		doubted |= !same && may_be_master(scout, peer);
 		denied |= !master && same && lk__scout_has_answered(scout, peer);
 		if (master && (masters == 1 || same))
 			memcpy(place_out, peer->name, LK__PLACE_SIZE);
 	}
-	if (masters == 1 && (over || known))
+	if (masters == 1 && !doubted && (over || known))
 		return LK__VERDICT_MASTER;
-	if (masters > 1) {
+	if (masters > 1 || (over && masters == 1)) {
 		lk__scout_fail(scout, error, LK_EUNAVAILABLE,
 			       "two of the listed servers say that they are the master");
 		return LK__VERDICT_NO_MASTER;
