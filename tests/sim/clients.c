@@ -21,7 +21,9 @@ static void *loop_main(void *argument)
 					.events = POLLIN};
 		lk__poll(&polled, 1, LOOK_MS);
 		int rc = client->closed ? 0 : lk_client_process(client->client, &error);
-		if (rc < 0 && rc != LK_ECLOSED)
+		if (rc == LK_ECLOSED) /* its descriptor stays readable */
+			sim_sleep(LOOK_MS * SIM_MS);
+		else if (rc < 0)
 			sim_fail("lk_client_process: %s", error.message);
 	}
 	return NULL;

@@ -11,6 +11,7 @@
 #include "resp.h"
 
 #define NAME_MAX_SIZE 32
+#define KEYS_MAX 64 /* that one command changes, of a server with replicas */
 
 /* ---- arguments ---- */
 
@@ -378,6 +379,34 @@ static void do_time(const struct sim_asked *asked)
 	}
 }
 
+static void info_replication(const struct sim_redis *redis, char *text, size_t size)
+{
+	const struct sim_replicated *replicated = redis->replicated;
+	if (replicated)
+		snprintf(text, size,
+			 "# Replication\r\nrole:%s\r\nmaster_replid:%s\r\n"
+			 "master_replid2:%s\r\n",
+			 replicated->read_only ? "slave" : "master", replicated->history,
+			 replicated->before);
+	else
+		snprintf(text, size,
+			 "# Replication\r\nrole:master\r\nmaster_replid:%08x%032x\r\n"
+			 "master_replid2:%040d\r\n",
+			 redis->number, redis->starts, 0);
+}
+
+static void do_role(const struct sim_asked *asked)
+{
+	if (asked->redis->replicated) {
+		asked->redis->replicated->say_role(asked);
+		return;
+	}
+	sim_say_array(asked->out, 3);
+	sim_say_bulk(asked->out, sim_word("master"));
+	sim_say_integer(asked->out, 0);
+	sim_say_array(asked->out, 0);
+}
+
 /* Both ends of the time that it runs are cut to whole seconds. */
 static void do_info(const struct sim_asked *asked)
 {
@@ -393,10 +422,7 @@ static void do_info(const struct sim_asked *asked)
 		snprintf(text, sizeof(text), "# Persistence\r\nloading:0\r\naof_enabled:%d\r\n",
 			 redis->durable);
 	else
-		snprintf(text, sizeof(text),
-			 "# Replication\r\nrole:master\r\nmaster_replid:%08x%032x\r\n"
-			 "master_replid2:%040d\r\n",
-			 redis->number, redis->starts, 0);
+		info_replication(redis, text, sizeof(text));
 	sim_say_bulk(asked->out, sim_word(text));
 }
 
@@ -453,6 +479,8 @@ static void do_flushall(const struct sim_asked *asked)
 enum {
 	NO_SCRIPT = 1, /* no script may call it */
 	LISTENING = 2, /* who listens may send it */
+	WRITE = 4,     /* it may change the key that it names first; DEL, all that it names */
+	AGAIN = 12,    /* the same, and to put what is there already is a change */
 };
 
 /* `words`: with the name; below zero, so many at least. */
@@ -464,42 +492,42 @@ static const struct command {
 } commands[] = {
 	{"EVALSHA", -3, NO_SCRIPT, do_evalsha},
 	{"PTTL", 2, 0, do_pttl},
-	{"PEXPIRE", 3, 0, do_pexpire},
+	{"PEXPIRE", 3, AGAIN, do_pexpire},
 	{"HEXISTS", 3, 0, sim_do_hexists},
 	{"TIME", 1, 0, do_time},
 	{"EXISTS", -2, 0, do_exists},
 	{"PUBSUB", -2, 0, do_pubsub},
 	{"PUBLISH", 3, 0, do_publish},
-	{"ZADD", -4, 0, sim_do_zadd},
+	{"ZADD", -4, WRITE, sim_do_zadd},
 	{"ZCARD", 2, 0, sim_do_zcard},
 	{"ZRANGEBYSCORE", -4, 0, sim_do_zrangebyscore},
-	{"ZREM", -3, 0, sim_do_zrem},
-	{"HSET", -4, 0, sim_do_hset},
-	{"HDEL", -3, 0, sim_do_hdel},
+	{"ZREM", -3, WRITE, sim_do_zrem},
+	{"HSET", -4, AGAIN, sim_do_hset},
+	{"HDEL", -3, WRITE, sim_do_hdel},
 	{"HRANDFIELD", 2, 0, sim_do_hrandfield},
-	{"DEL", -2, 0, do_del},
+	{"DEL", -2, WRITE, do_del},
 	{"TYPE", 2, 0, do_type},
 	{"GET", 2, 0, do_get},
 	{"GETRANGE", 4, 0, do_getrange},
-	{"SET", -3, 0, do_set},
-	{"INCRBY", 3, 0, do_add},
-	{"DECRBY", 3, 0, do_add},
-	{"PEXPIREAT", 3, 0, do_pexpireat},
+	{"SET", -3, AGAIN, do_set},
+	{"INCRBY", 3, AGAIN, do_add},
+	{"DECRBY", 3, AGAIN, do_add},
+	{"PEXPIREAT", 3, AGAIN, do_pexpireat},
 	{"HGET", 3, 0, sim_do_hget},
 	{"HLEN", 2, 0, sim_do_hlen},
 	{"HGETALL", 2, 0, sim_do_hgetall},
-	{"LPUSH", -3, 0, sim_do_push},
-	{"RPUSH", -3, 0, sim_do_push},
-	{"LPOP", 2, 0, sim_do_lpop},
+	{"LPUSH", -3, WRITE, sim_do_push},
+	{"RPUSH", -3, WRITE, sim_do_push},
+	{"LPOP", 2, WRITE, sim_do_lpop},
 	{"LLEN", 2, 0, sim_do_llen},
 	{"LINDEX", 3, 0, sim_do_lindex},
 	{"LRANGE", 4, 0, sim_do_lrange},
-	{"LREM", 4, 0, sim_do_lrem},
+	{"LREM", 4, WRITE, sim_do_lrem},
 	{"ZSCORE", 3, 0, sim_do_zscore},
 	{"ZRANGE", -4, 0, sim_do_zrange},
 	{"ZREVRANGE", -4, 0, sim_do_zrange},
 	{"ZCOUNT", 4, 0, sim_do_zcount},
-	{"ZREMRANGEBYSCORE", 4, 0, sim_do_zremrangebyscore},
+	{"ZREMRANGEBYSCORE", 4, WRITE, sim_do_zremrangebyscore},
 	{"SPUBLISH", 3, 0, do_publish},
 	{"SUBSCRIBE", -2, NO_SCRIPT | LISTENING, do_listen},
 	{"UNSUBSCRIBE", -2, NO_SCRIPT | LISTENING, do_listen},
@@ -512,6 +540,7 @@ static const struct command {
 	{"CLIENT", -2, NO_SCRIPT, do_ok},
 	{"HELLO", -1, NO_SCRIPT, do_hello},
 	{"FLUSHALL", -1, 0, do_flushall},
+	{"ROLE", 1, NO_SCRIPT, do_role},
 };
 
 static const struct command *command_of(struct sim_word name)
@@ -552,6 +581,9 @@ static bool refused(const struct sim_asked *asked, const struct command *command
 			      "ERR Wrong number of args calling Redis command from script");
 	else if (!fits(command, asked->count))
 		sim_say_error(asked->out, "ERR wrong number of arguments for '%s' command", name);
+	else if (asked->redis->replicated && asked->redis->replicated->read_only &&
+		 (command->flags & WRITE))
+		sim_say_error(asked->out, "READONLY You can't write against a read only replica.");
 	else if (script && (command->flags & NO_SCRIPT))
 		sim_say_error(asked->out, "ERR This Redis command is not allowed from script");
 	else if (!(command->flags & LISTENING) && listens(asked))
@@ -564,9 +596,49 @@ static bool refused(const struct sim_asked *asked, const struct command *command
 	return true;
 }
 
+bool sim_command_writes(struct sim_word name)
+{
+	const struct command *command = command_of(name);
+	return command && (command->flags & WRITE || command->run == do_evalsha);
+}
+
+static uint64_t digest_at(const struct sim_asked *asked, size_t word)
+{
+	return sim_key_digest(sim_key_find(&asked->redis->keys, asked->words[word]));
+}
+
+/* Whether a command that puts something has put it: no error was said, nor nil. */
+static bool has_put(const struct sim_asked *asked, size_t said)
+{
+	const char *answer = (const char *)lk__buffer_front(asked->out) + said;
+	return *answer != '-' && *answer != '$' && digest_at(asked, 1) != 0;
+}
+
+/* Says which keys have changed, as Redis tells its replicas. */
+static void run_write(const struct sim_asked *asked, const struct command *command)
+{
+	struct sim_redis *redis = asked->redis;
+	size_t keys = command->run == do_del ? asked->count - 1 : 1;
+	size_t said = lk__buffer_size(asked->out);
+	uint64_t before[KEYS_MAX];
+	if (keys > KEYS_MAX)
+		keys = KEYS_MAX;
+	for (size_t i = 0; i < keys; i++)
+		before[i] = digest_at(asked, 1 + i);
+	command->run(asked);
+	bool put = command->flags == AGAIN && has_put(asked, said);
+	for (size_t i = 0; i < keys; i++)
+		if (put || digest_at(asked, 1 + i) != before[i])
+			redis->replicated->changed(redis, asked->words[1 + i]);
+}
+
 void sim_command_run(const struct sim_asked *asked)
 {
 	const struct command *command = command_of(asked->words[0]);
-	if (!refused(asked, command))
+	if (refused(asked, command))
+		return;
+	if (asked->redis->replicated && command->flags & WRITE)
+		run_write(asked, command);
+	else
 		command->run(asked);
 }

@@ -5,7 +5,7 @@
  *
  * The commands are those that the library sends and that its scripts call, in the forms that they
  * use. Another one is answered as Redis answers what it does not know. tests/sim/test_model.c holds
- * all this against a real server.
+ * all this against a real server, but for what a server with replicas tells and does.
  */
 #ifndef SIM_COMMANDS_H
 #define SIM_COMMANDS_H
@@ -18,6 +18,19 @@
 #include "keyspace.h"
 #include "lua.h"
 
+#define SIM_HISTORY_SIZE 41
+
+struct sim_asked;
+struct sim_redis;
+
+/* A server with replicas, or one that is a replica (replication.h), as its commands see it. */
+struct sim_replicated {
+	bool read_only; /* it is a replica */
+	char history[SIM_HISTORY_SIZE], before[SIM_HISTORY_SIZE];
+	void (*changed)(struct sim_redis *redis, struct sim_word key);
+	void (*say_role)(const struct sim_asked *asked);
+};
+
 /* One server, as its commands see it. */
 struct sim_redis {
 	struct sim_keys keys;
@@ -29,6 +42,7 @@ struct sim_redis {
 	unsigned number, starts;
 	bool durable; /* it says that it writes everything down before it answers, and it does */
 	int64_t started_us;
+	struct sim_replicated *replicated; /* NULL: it is alone */
 };
 
 struct sim_asked {
@@ -41,5 +55,8 @@ struct sim_asked {
 
 /* redis->keys.now_us is the time. */
 void sim_command_run(const struct sim_asked *asked);
+
+/* Whether the command of that name may change something: a script may. */
+bool sim_command_writes(struct sim_word name);
 
 #endif

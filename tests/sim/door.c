@@ -15,7 +15,7 @@
 
 #define FD_FIRST 1000000 /* far from real descriptors: one that goes past the door is noticed */
 #define FDS_MAX 512
-#define MEMBERS_MAX 16
+#define MEMBERS_MAX 32
 
 enum kind { FREE, WAKE, TIMER, SET, SOCKET };
 

@@ -37,7 +37,8 @@ void sim_check_limit(const struct sim_call *call, int64_t limit_ms);
 /* What was left of a hold when the call began. */
 int64_t sim_left_ms(const struct sim_call *call, int64_t deadline_ns);
 
-/* Fails when the code is none of these; `closes`: nor one that a closed client gives. */
+/* Fails when the code is none of these; `closes`: nor one that a closed client gives; nor, where a
+ * master may lose its replicas, that they lack it. */
 void sim_check_code(const char *call, int code, const int *expected, size_t count, bool closes,
 		    const lk_error *error);
 

@@ -162,3 +162,52 @@ bool sim_item_remove(struct sim_keys *keys, struct sim_key *key, size_t at)
 	sim_key_drop(keys, key);
 	return false;
 }
+
+/* ---- copies ---- */
+
+static struct sim_item item_copy(const struct sim_item *item)
+{
+	struct sim_item copy = *item;
+	copy.bytes = copy_of((struct sim_word){item->bytes, item->size});
+	if (item->value)
+		copy.value = copy_of((struct sim_word){item->value, item->value_size});
+	return copy;
+}
+
+void sim_key_put(struct sim_keys *keys, const struct sim_key *key)
+{
+	struct sim_word name = {key->name, key->name_size};
+	struct sim_key *old = NULL;
+	HASH_FIND(hh, keys->table, key->name, key->name_size, old);
+	if (old)
+		sim_key_drop(keys, old);
+	if (key->count == 0)
+		return;
+	struct sim_key *copy = sim_key_make(keys, name, key->type);
+	copy->expires_ms = key->expires_ms;
+	copy->count = copy->room = key->count;
+	copy->items = malloc(key->count * sizeof(*copy->items));
+	for (size_t i = 0; i < key->count; i++)
+		copy->items[i] = item_copy(&key->items[i]);
+}
+
+static uint64_t mix(uint64_t digest, const void *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		digest = (digest ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+	return digest;
+}
+
+uint64_t sim_key_digest(const struct sim_key *key)
+{
+	uint64_t digest = key ? UINT64_C(0xcbf29ce484222325) : 0;
+	if (key)
+		digest = mix(digest, &key->expires_ms, sizeof(key->expires_ms));
+	for (size_t i = 0; key && i < key->count; i++) {
+		const struct sim_item *item = &key->items[i];
+		digest = mix(digest, item->bytes, item->size + 1);
+		digest = mix(digest, item->value, item->value_size);
+		digest = mix(digest, &item->score, sizeof(item->score));
+	}
+	return digest;
+}

@@ -74,6 +74,13 @@ void sim_key_drop(struct sim_keys *keys, struct sim_key *key);
 void sim_keys_sweep(struct sim_keys *keys);
 void sim_keys_clear(struct sim_keys *keys);
 
+/* Puts a copy there, in the place of the key of that name; nobody is told that it was made. One
+ * without items stands for none. */
+void sim_key_put(struct sim_keys *keys, const struct sim_key *key);
+
+/* A number that says whether the key has changed; NULL: there is none. */
+uint64_t sim_key_digest(const struct sim_key *key);
+
 /* Where the item with these bytes is, or -1. */
 ssize_t sim_item_find(const struct sim_key *key, struct sim_word bytes);
 

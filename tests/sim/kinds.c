@@ -1,6 +1,7 @@
 /*
  * Worlds with one lock or one count on one server that hangs, stops, vanishes and starts again with
- * its data: of which kind the seed draws, from the table below. Two clients, with three workers and
+ * its data, or on a master with one to three replicas, which may take its place (failovers.h): of
+ * which kind the seed draws, from the table below. Two clients, with three workers and
  * one, want it; by the seed a client has a thread or is threadless, and a worker's calls are
  * blocking or asynchronous. In every fifth world the clients are closed while they are used, in any
  * of the three ways; in every fifth world workers free what others hold.
@@ -14,17 +15,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "failovers.h"
 #include "happens.h"
 #include "judge.h"
 #include "kind.h"
 #include "network.h"
 #include "order.h"
 #include "outages.h"
+#include "replication.h"
 #include "server.h"
 #include "simulated_door.h"
 #include "world.h"
 
-#define LATE_MS 1000 /* after so long no command may run any more that takes something */
+#define LATE_MS 1000  /* after so long no command may run any more that takes something */
+#define FOUND_MS 3500 /* until clients ask a server again where nobody was, and so find a master */
 
 struct sim_stage sim_stage;
 
@@ -133,6 +137,7 @@ static void *last_main(void *argument)
 static void check_grants(void)
 {
 	sim_sleep((sim_stage.calm ? SIM_CALM_LEASE_MS : LATE_MS + SIM_LEASE_MOST_MS) * SIM_MS);
+	sim_sleep((sim_is_replicated() && !sim_stage.calm ? FOUND_MS : 0) * SIM_MS);
 	for (int i = 0; i < SIM_WORKERS; i++)
 		sim_stage.workers[i].task = sim_spawn(last_main, &sim_stage.workers[i]);
 	for (int i = 0; i < SIM_WORKERS; i++)
@@ -172,11 +177,19 @@ static void close_client(struct sim_client *client, int how)
 		sim_stage.unsure += SIM_PERMITS; /* a try of its own may have taken them */
 }
 
+static const char *places(void)
+{
+	static const char *const each[] = {"redis://server", "redis-replicas://server-0,server-1",
+					   "redis-replicas://server-0,server-1,server-2",
+					   "redis-replicas://server-0,server-1,server-2,server-3"};
+	return each[sim_servers() - 1];
+}
+
 static void begin(void)
 {
 	static const int counts[] = {1, 2, 4};
 	char url[512];
-	snprintf(url, sizeof(url), "redis://server?" SIM_OPTIONS "&connections=%d",
+	snprintf(url, sizeof(url), "%s?" SIM_OPTIONS "&connections=%d", places(),
 		 counts[sim_random(3)]);
 	for (int i = 0; i < SIM_CLIENTS; i++)
 		sim_client_open(&sim_stage.clients[i], url, sim_chance(300));
@@ -186,7 +199,8 @@ static void begin(void)
 		worker->client = &sim_stage.clients[i == SIM_WORKERS - 1];
 		worker->task = sim_spawn(worker_main, worker);
 	}
-	sim_outages_begin(1, false);
+	if (sim_servers() == 1)
+		sim_outages_begin(1, false);
 }
 
 static void *run_main(void *argument)
@@ -201,7 +215,10 @@ static void *run_main(void *argument)
 		close_client(&sim_stage.clients[i], how);
 	for (int i = 0; i < SIM_WORKERS; i++)
 		sim_wait(sim_ended, sim_stage.workers[i].task, SIM_NEVER);
-	sim_outages_end();
+	if (sim_servers() == 1)
+		sim_outages_end();
+	else
+		sim_failovers_end();
 	if (!sim_stage.closes)
 		check_grants();
 	for (int i = 0; !sim_stage.closes && i < SIM_CLIENTS; i++)
@@ -212,11 +229,12 @@ static void *run_main(void *argument)
 	sim_server_close();
 	if (!sim_stage.calm || how == LK_CLOSE_ABANDON)
 		sim_sleep(SIM_CALM_LEASE_MS * SIM_MS);
+	sim_replication_rest();
 	sim_stage.kind->check_left();
 	return NULL;
 }
 
-void sim_kinds_run(uint64_t seed, bool verbose)
+static void run(uint64_t seed, bool verbose, unsigned servers)
 {
 	sim_begin(seed, seed % 16, verbose);
 	memset(&sim_stage, 0, sizeof(sim_stage));
@@ -228,13 +246,25 @@ void sim_kinds_run(uint64_t seed, bool verbose)
 		 sim_stage.breaks ? ", broken by others" : "");
 	sim_door_begin();
 	sim_network_begin();
-	sim_server_begin(1, false);
+	sim_server_begin(servers, servers > 1);
+	sim_failovers_begin(servers);
 	sim_order_begin(sim_has_trait(SIM_ORDER) ? SIM_KEY : NULL);
 	sim_spawn(run_main, NULL);
 	sim_run();
 	if (!sim_failure())
 		sim_door_end();
 	sim_server_end();
+	sim_replication_end();
 	sim_network_end();
 	sim_end();
+}
+
+void sim_kinds_run(uint64_t seed, bool verbose)
+{
+	run(seed, verbose, 1);
+}
+
+void sim_replicas_run(uint64_t seed, bool verbose)
+{
+	run(seed, verbose, 2 + (unsigned)(seed / 16 % 3));
 }

@@ -1,4 +1,5 @@
-/* Worlds with one lock or count of any kind (kinds.c). */
+/* Worlds with one lock or count of any kind (kinds.c), on one server, or on one of several that
+ * copy one another (failovers.h). */
 #ifndef SIM_KINDS_H
 #define SIM_KINDS_H
 
@@ -7,5 +8,6 @@
 
 /* sim_failure() says how it ended. */
 void sim_kinds_run(uint64_t seed, bool verbose);
+void sim_replicas_run(uint64_t seed, bool verbose);
 
 #endif

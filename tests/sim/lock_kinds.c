@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "failovers.h"
 #include "judge.h"
 #include "kind.h"
+#include "replication.h"
 #include "server.h"
 #include "world.h"
 
@@ -27,7 +29,7 @@
 /* While somebody frees what others hold, nobody knows who holds. */
 static bool is_judged(void)
 {
-	return sim_stage.breaking == 0 && !sim_stage.unjudged;
+	return sim_stage.breaking == 0 && !sim_stage.unjudged && sim_is_promised();
 }
 
 static bool can_share(enum sim_side side, enum sim_side other)
@@ -55,16 +57,21 @@ static void claim(struct sim_worker *worker, enum sim_side side, int64_t deadlin
 	worker->held_until_ns = deadline_ns;
 }
 
-/* The server gives it to nobody else before the deadline. */
+/* No server that may be asked gives it to anybody else before the deadline. */
 static void check_firm(const struct sim_worker *worker, int64_t deadline_ns)
 {
-	int64_t until_ns = 0;
-	if (!sim_server_has(0, SIM_KEY, worker->field, &until_ns))
-		sim_fail("worker %d has the lock for %.3f ms more, and the server does not know it",
-			 worker->number, (double)(deadline_ns - sim_now_ns()) / 1e6);
-	else if (until_ns < deadline_ns)
-		sim_fail("worker %d has the lock for %.3f ms longer than the server",
-			 worker->number, (double)(deadline_ns - until_ns) / 1e6);
+	for (unsigned i = 0; i < sim_servers(); i++) {
+		int64_t until_ns = 0;
+		if (!sim_must_have(i, deadline_ns))
+			continue;
+		if (!sim_server_has(i, SIM_KEY, worker->field, &until_ns))
+			sim_fail("worker %d has the lock for %.3f ms more, and server %u does not "
+				 "know it",
+				 worker->number, (double)(deadline_ns - sim_now_ns()) / 1e6, i);
+		else if (until_ns < deadline_ns)
+			sim_fail("worker %d has the lock for %.3f ms longer than server %u",
+				 worker->number, (double)(deadline_ns - until_ns) / 1e6, i);
+	}
 }
 
 /* Of one that somebody else has freed: within that time it is told. */
@@ -273,8 +280,9 @@ static void check_gone(const struct sim_worker *worker, const char *field, int c
 {
 	int64_t until_ns;
 	bool alone = worker->number == SIM_WORKERS - 1;
-	if (alone && code == 0 && sim_resent(worker->client->client) == 0 &&
-	    !worker->client->closing && sim_server_has(0, SIM_KEY, field, &until_ns))
+	bool kept = sim_servers() == 1 || sim_stage.calm; /* no failover undoes it */
+	if (alone && kept && code == 0 && sim_resent(worker->client->client) == 0 &&
+	    !worker->client->closing && sim_server_has(sim_master(), SIM_KEY, field, &until_ns))
 		sim_fail("worker %d has released, and %s is there", worker->number, field);
 }
 
@@ -325,7 +333,8 @@ static void enter_again(struct sim_worker *worker, lk_lock *lock)
 	worker->caller.sure = true;
 	int rc = sim_acquire(&worker->caller, lock, 0, queued, &options, &error);
 	worker->caller.sure = false;
-	if (rc == LK_ELOST || rc == LK_ECLOSED || rc == LK_ECANCELLED || rc == LK_EMAYBEHELD)
+	if (rc == LK_ELOST || rc == LK_ECLOSED || rc == LK_ECANCELLED || rc == LK_EMAYBEHELD ||
+	    (rc == LK_ENOTDURABLE && sim_is_replicated()))
 		return;
 	if (rc < 0)
 		sim_fail("to enter again: %s", error.message);
@@ -487,7 +496,7 @@ int sim_lock_last(struct sim_worker *worker, lk_error *error)
 
 void sim_lock_check_left(void)
 {
-	const char *owner = sim_server_owner(0, SIM_KEY, NULL, NULL);
+	const char *owner = sim_server_owner(sim_master(), SIM_KEY, NULL, NULL);
 	if (owner)
 		sim_fail("all is over, and the lock is %s's", owner);
 }

@@ -82,6 +82,11 @@ static void link_cut(void *context)
 	sim_at(arrival_ns(&link->back_ns), link_end, link);
 }
 
+void sim_link_cut(struct sim_link *link)
+{
+	link_cut(link);
+}
+
 static void link_fall_silent(void *context)
 {
 	struct sim_link *link = context;

@@ -36,6 +36,9 @@ void sim_link_discard(struct sim_link *link);
 /* The server's end: its bytes go on their way. */
 void sim_link_reply(struct sim_link *link, const void *bytes, size_t size);
 
+/* The server ends it. */
+void sim_link_cut(struct sim_link *link);
+
 /* Whoever is in between has forgotten its connections: nothing passes in one direction, or in both,
  * and nobody is told. New ones work. */
 void sim_network_forget(unsigned server);

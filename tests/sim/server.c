@@ -6,9 +6,11 @@
 
 #include "commands.h"
 #include "network.h"
+#include "replication.h"
+#include "resp.h"
 #include "world.h"
 
-#define PEERS_MAX 64
+#define PEERS_MAX 128
 #define WORDS_MAX 512
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
 #define RUNS_US INT64_C(1000000000) /* since so long, at first */
@@ -17,14 +19,18 @@
 struct peer {
 	struct sim_link *link; /* NULL: free */
 	struct lk__buffer in;
-	bool gone; /* but what it has sent before is still to be read */
+	bool gone;       /* but what it has sent before is still to be read */
+	int64_t written; /* how far the server was behind its last write */
+	/* WAIT: for so many replicas, until then; 0: it does not wait. */
+	int acks;
+	int64_t waits_until_ns;
 };
 
 struct server {
 	struct sim_redis redis;
 	struct peer peers[PEERS_MAX];
 	int64_t offset_us;
-	bool down;
+	bool down, pauses;
 	int64_t forgot_ns, hangs_until_ns;
 };
 
@@ -46,6 +52,13 @@ static struct server *choose(unsigned number)
 	server->redis.keys.now_us = sim_now_ns() / SIM_US + server->offset_us;
 	return server;
 }
+
+static bool server_hangs(void)
+{
+	return server->hangs_until_ns > sim_now_ns();
+}
+
+static void peer_read(struct peer *peer);
 
 /* ---- what is asked ---- */
 
@@ -87,17 +100,106 @@ static void watch_script(const struct request *request)
 		 request->count > 4 + keys ? request->words[4 + keys].bytes : "");
 }
 
+/* ---- WAIT ---- */
+
+static void say_to(struct peer *peer, struct lk__buffer *out)
+{
+	sim_link_reply(peer->link, lk__buffer_front(out), lk__buffer_size(out));
+	lk__buffer_free(out);
+}
+
+/* Whether its time is over, or so many replicas have told that they have it. */
+static bool has_waited(struct peer *peer)
+{
+	struct lk__buffer out = {0};
+	int have = sim_replication_count(server->redis.number, peer->written);
+	if (have < peer->acks && sim_now_ns() < peer->waits_until_ns)
+		return false;
+	peer->waits_until_ns = 0;
+	sim_say_integer(&out, have);
+	say_to(peer, &out);
+	return true;
+}
+
+static void check_waits(void *context)
+{
+	struct server *waited = context;
+	for (size_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *peer = &waited->peers[i];
+		choose((unsigned)(waited - servers));
+		if (server->down || server_hangs())
+			return;
+		if (peer->link && peer->waits_until_ns && has_waited(peer))
+			peer_read(peer);
+	}
+}
+
+static void wait_for_replicas(const struct request *request)
+{
+	struct peer *peer = request->peer;
+	int64_t limit_ms = atoll(request->words[2].bytes);
+	if (server->redis.replicated->read_only) {
+		struct lk__buffer out = {0};
+		sim_say_error(&out, "ERR WAIT cannot be used with replica instances.");
+		say_to(peer, &out);
+		return;
+	}
+	peer->acks = atoi(request->words[1].bytes);
+	peer->waits_until_ns = limit_ms ? sim_now_ns() + limit_ms * SIM_MS : SIM_NEVER;
+	if (has_waited(peer))
+		return;
+	sim_replication_ask(server->redis.number);
+	if (limit_ms)
+		sim_at(peer->waits_until_ns, check_waits, server);
+}
+
+void sim_server_heard(unsigned number)
+{
+	check_waits(&servers[number]);
+}
+
+void sim_server_demoted(unsigned number)
+{
+	choose(number);
+	for (size_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *peer = &server->peers[i];
+		struct lk__buffer out = {0};
+		if (!peer->link || !peer->waits_until_ns)
+			continue;
+		sim_say_error(&out, "UNBLOCKED force unblock from blocking operation, instance "
+				    "state changed (master -> replica?)");
+		say_to(peer, &out);
+		sim_link_cut(peer->link);
+	}
+}
+
+void sim_server_pause(unsigned number, bool pauses)
+{
+	choose(number)->pauses = pauses;
+	for (size_t i = 0; i < PEERS_MAX && !pauses; i++)
+		if (server->peers[i].link && !server->down && !server_hangs())
+			peer_read(&server->peers[i]);
+}
+
+/* ---- commands ---- */
+
 static void obey(const struct request *request)
 {
 	struct lk__buffer out = {0};
 	struct sim_asked asked = {&server->redis, request->peer, &out, request->count,
 				  request->words};
+	if (server->redis.replicated && request->count == 3 &&
+	    sim_word_is(request->words[0], "WAIT")) {
+		wait_for_replicas(request);
+		return;
+	}
 	sim_keys_sweep(&server->redis.keys);
 	if (request->count > 3 && sim_word_is(request->words[0], "EVALSHA"))
 		watch_script(request);
 	sim_command_run(&asked);
-	sim_link_reply(request->peer->link, lk__buffer_front(&out), lk__buffer_size(&out));
-	lk__buffer_free(&out);
+	int64_t offset = server->redis.replicated ? sim_replication_ship(server->redis.number) : 0;
+	request->peer->written = offset ? offset : request->peer->written;
+	say_to(request->peer, &out);
 }
 
 /* ---- reading ---- */
@@ -156,25 +258,20 @@ static void peer_free(struct peer *peer)
 	memset(peer, 0, sizeof(*peer));
 }
 
-/* Obeys what is there as a whole. */
+/* Obeys what is there as a whole, until it must wait. */
 static void peer_read(struct peer *peer)
 {
 	static struct request request;
 	struct lk__buffer *in = &peer->in;
 	request.peer = peer;
-	while (lk__buffer_size(in) > 0) {
+	while (lk__buffer_size(in) > 0 && !peer->waits_until_ns) {
 		char *begin = in->bytes + in->start;
 		char *end = read_request(begin, in->bytes + in->end, &request);
-		if (!end)
+		if (!end || (server->pauses && sim_command_writes(request.words[0])))
 			return;
 		obey(&request);
 		lk__buffer_take(in, (size_t)(end - begin));
 	}
-}
-
-static bool server_hangs(void)
-{
-	return server->hangs_until_ns > sim_now_ns();
 }
 
 void sim_server_take(struct sim_link *link, const void *bytes, size_t size)
@@ -212,6 +309,12 @@ static void server_wakes(void *context)
 		if (peer->gone)
 			peer_free(peer);
 	}
+	check_waits(server);
+}
+
+int64_t sim_server_hangs(unsigned number)
+{
+	return servers[number].hangs_until_ns > sim_now_ns() ? servers[number].hangs_until_ns : 0;
 }
 
 void sim_server_hang(unsigned number, int64_t until_ns)
@@ -235,6 +338,9 @@ void sim_server_stop(unsigned number, bool vanishes)
 	choose(number)->down = true;
 	for (size_t i = 0; i < PEERS_MAX; i++)
 		peer_free(&server->peers[i]);
+	server->pauses = false;
+	if (server->redis.replicated)
+		sim_replication_stopped(number);
 }
 
 void sim_server_start(unsigned number, bool remembers)
@@ -246,6 +352,8 @@ void sim_server_start(unsigned number, bool remembers)
 	server->redis.starts++;
 	server->redis.started_us = server->redis.keys.now_us;
 	memset(server->redis.loaded, 0, sizeof(server->redis.loaded));
+	if (server->redis.replicated)
+		sim_replication_started(number);
 	if (remembers)
 		return;
 	sim_keys_clear(&server->redis.keys);
@@ -272,6 +380,19 @@ void sim_server_begin(unsigned count, bool durable)
 		server = choose(i);
 		server->redis.started_us = server->redis.keys.now_us - RUNS_US;
 	}
+}
+
+void sim_server_replicate(unsigned number, struct sim_replicated *replicated)
+{
+	servers[number].redis.replicated = replicated;
+	servers[number].offset_us = servers[0].offset_us;
+}
+
+struct sim_redis *sim_server_redis(unsigned number)
+{
+	struct sim_redis *redis = &servers[number].redis;
+	redis->keys.now_us = sim_now_ns() / SIM_US + servers[number].offset_us;
+	return redis;
 }
 
 void sim_server_close(void)

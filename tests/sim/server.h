@@ -9,9 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_SERVERS_MAX 5
+#define SIM_SERVERS_MAX 9
 
 struct sim_link;
+struct sim_redis;
+struct sim_replicated;
 struct sim_key;
 struct sim_item;
 
@@ -46,6 +48,10 @@ bool sim_server_number(unsigned number, const char *name, int64_t *value_out);
 
 /* It does nothing until then, and then what it was asked meanwhile. */
 void sim_server_hang(unsigned number, int64_t until_ns);
+int64_t sim_server_hangs(unsigned number); /* until then; 0: it does not */
+
+/* No command is run that may write: it waits until that is over (CLIENT PAUSE). */
+void sim_server_pause(unsigned number, bool pauses);
 
 /* Its connections end; or, where its host vanishes, are silent. */
 void sim_server_stop(unsigned number, bool vanishes);
@@ -53,6 +59,18 @@ void sim_server_start(unsigned number, bool remembers);
 bool sim_server_is_down(unsigned number);
 /* When it last started without its data; INT64_MIN: never. */
 int64_t sim_server_forgot_ns(unsigned number);
+
+/* ---- for replication.c ---- */
+
+/* What its commands see; it has the clock of the first server. */
+void sim_server_replicate(unsigned number, struct sim_replicated *replicated);
+struct sim_redis *sim_server_redis(unsigned number); /* whose time is now */
+
+/* A replica has told it something. */
+void sim_server_heard(unsigned number);
+
+/* It is no master any more: who waits for its replicas is turned away. */
+void sim_server_demoted(unsigned number);
 
 /* From now on nothing may be granted: nobody asks any more. */
 void sim_server_close(void);

@@ -35,9 +35,13 @@ struct row {
 };
 
 static const struct row rows[] = {
-	{"locks", sim_locks_run, 2000}, {"crowd", sim_crowd_run, 300},
-	{"red", sim_red_run, 500},      {"multi", sim_multi_run, 600},
-	{"kinds", sim_kinds_run, 4200}, {"silence", sim_silence_run, 500},
+	{"locks", sim_locks_run, 2000},
+	{"crowd", sim_crowd_run, 300},
+	{"red", sim_red_run, 500},
+	{"multi", sim_multi_run, 600},
+	{"kinds", sim_kinds_run, 4200},
+	{"silence", sim_silence_run, 500},
+	{"replicas", sim_replicas_run, 1000},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -1,0 +1,296 @@
+#include "failovers.h"
+
+#include "happens.h"
+#include "judge.h"
+#include "network.h"
+#include "outages.h"
+#include "replication.h"
+#include "server.h"
+#include "world.h"
+
+#define SEEN_MS 5500     /* until clients count a replica that is alive again, at most */
+#define HICCUP_MS 300    /* of which nobody takes notice */
+#define CATCH_UP_MS 500  /* that a planned failover waits for its replica */
+#define SETTLED_MS 10000 /* until all follow one master, in the end */
+
+static unsigned count, master, unpromised_runs, failovers;
+static bool promised, blind;
+/* As clients see it; SIM_NEVER: it is in trouble. */
+static int64_t well_since_ns[SIM_SERVERS_MAX];
+static struct sim_task *task;
+
+/* ---- who must have what ---- */
+
+unsigned sim_servers(void)
+{
+	return count;
+}
+
+unsigned sim_master(void)
+{
+	return master;
+}
+
+/* WAIT says how many have it, and not which: one that clients do not count yet may stand for one
+ * that they count (docs/guarantees.md). Whether there was one since then, beside `server`. */
+static bool has_strangers(unsigned server, int64_t since_ns)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (i != server && i != master && well_since_ns[i] > since_ns &&
+		    sim_was_linked(i, since_ns))
+			return true;
+	return false;
+}
+
+bool sim_must_have(unsigned server, int64_t deadline_ns)
+{
+	int64_t earliest_ns = deadline_ns - SIM_LEASE_MOST_MS * SIM_MS;
+	return server == master || (!blind && well_since_ns[server] <= earliest_ns &&
+				    !has_strangers(server, earliest_ns));
+}
+
+bool sim_is_promised(void)
+{
+	return promised;
+}
+
+unsigned sim_unpromised_runs(void)
+{
+	return unpromised_runs;
+}
+
+unsigned sim_failover_count(void)
+{
+	return failovers;
+}
+
+static void is_in_trouble(unsigned server)
+{
+	well_since_ns[server] = SIM_NEVER;
+}
+
+static void is_well(unsigned server)
+{
+	well_since_ns[server] = sim_now_ns() + SEEN_MS * SIM_MS;
+}
+
+/* ---- failovers ---- */
+
+static bool is_up(unsigned server)
+{
+	return !sim_server_is_down(server) && !sim_server_hangs(server);
+}
+
+/* It has all that a client was told of, as long as failures are those for which that is promised.
+ * Where it was in trouble, a count may have changed meanwhile, which has no lease. */
+static bool is_firm(unsigned server)
+{
+	bool seen = well_since_ns[server] <= sim_now_ns() - SIM_LEASE_MOST_MS * SIM_MS;
+	bool whole = sim_is_linked(server) && !sim_lacks(server, master);
+	bool ever = well_since_ns[server] == INT64_MIN;
+	return whole || (!blind && (ever || (seen && sim_is_linked(server))) &&
+			 !has_strangers(server, INT64_MIN));
+}
+
+static void follow_all(void)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (i != master && sim_is_replica(i) && sim_master_of(i) != master)
+			sim_follow(i, master);
+}
+
+/* From here on it is the one that is meant. */
+static void take_over(unsigned server, unsigned old)
+{
+	if (promised && !is_firm(server)) {
+		sim_note("server %u lacks something, and need not have it", server);
+		promised = false;
+		unpromised_runs++;
+	}
+	failovers++;
+	sim_promote(server);
+	master = server;
+	is_in_trouble(old);
+}
+
+static void demote(unsigned old)
+{
+	if (sim_chance(500))
+		sim_network_lose(old, false);
+	sim_follow(old, master);
+	is_well(old);
+}
+
+/* A replica that is up; or the master, if there is none. */
+static unsigned pick(bool firm)
+{
+	unsigned first = (unsigned)sim_random(count);
+	for (unsigned i = 0; i < count; i++) {
+		unsigned server = (first + i) % count;
+		if (server != master && is_up(server) && (is_firm(server) || !firm))
+			return server;
+	}
+	return master;
+}
+
+/* The master takes no writes until the replica has all. */
+static void planned_failover(void)
+{
+	unsigned old = master, to = pick(true);
+	int64_t until_ns = sim_now_ns() + CATCH_UP_MS * SIM_MS;
+	if (to == old || !sim_is_linked(to))
+		return;
+	sim_note("server %u is to take over from server %u", to, old);
+	sim_server_pause(old, true);
+	while (sim_lacks(to, old) && sim_now_ns() < until_ns)
+		sim_sleep(SIM_MS);
+	if (!sim_lacks(to, old)) {
+		take_over(to, old);
+		demote(old);
+		sim_sleep(sim_between(0, 100) * SIM_MS);
+		follow_all();
+	}
+	sim_server_pause(old, false);
+}
+
+static void stop_master(void)
+{
+	if (!blind && sim_chance(400))
+		sim_server_hang(master, sim_now_ns() + sim_between(300, 3000) * SIM_MS);
+	else
+		sim_server_stop(master, sim_chance(300));
+	is_in_trouble(master);
+	sim_sleep(sim_between(50, 1200) * SIM_MS);
+}
+
+/* Where a client may not see both, it is a replica as it starts. */
+static void return_master(unsigned old)
+{
+	sim_sleep(sim_between(0, 600) * SIM_MS);
+	if (blind)
+		demote(old);
+	if (sim_server_is_down(old))
+		sim_server_start(old, true);
+	while (sim_server_hangs(old))
+		sim_sleep(10 * SIM_MS);
+	if (blind)
+		return;
+	sim_sleep(sim_between(0, 500) * SIM_MS);
+	demote(old);
+}
+
+static void unplanned_failover(void)
+{
+	unsigned old = master;
+	stop_master();
+	unsigned to = pick(blind || sim_chance(850));
+	if (to == old) {
+		if (sim_server_is_down(old))
+			sim_server_start(old, true);
+		while (sim_server_hangs(old))
+			sim_sleep(10 * SIM_MS);
+		return;
+	}
+	take_over(to, old);
+	sim_sleep(sim_between(0, 100) * SIM_MS);
+	follow_all();
+	return_master(old);
+}
+
+/* ---- replicas ---- */
+
+static void hang_replica(unsigned server)
+{
+	int64_t hang_ms = sim_between(1, 1500);
+	if (hang_ms > HICCUP_MS)
+		is_in_trouble(server);
+	sim_server_hang(server, sim_now_ns() + hang_ms * SIM_MS);
+	sim_sleep(hang_ms * SIM_MS);
+	if (hang_ms > HICCUP_MS)
+		is_well(server);
+}
+
+static void stop_replica(unsigned server)
+{
+	is_in_trouble(server);
+	sim_server_stop(server, sim_chance(300));
+	sim_sleep(sim_between(1, 2000) * SIM_MS);
+	sim_server_start(server, true);
+	is_well(server);
+}
+
+static void trouble_replica(void)
+{
+	unsigned server = (unsigned)sim_random(count);
+	int64_t until_ns = sim_now_ns() + sim_between(1, 1500) * SIM_MS;
+	if (server == master)
+		return;
+	switch (sim_random(4)) {
+	case 0:
+		hang_replica(server);
+		break;
+	case 1:
+		stop_replica(server);
+		break;
+	case 2:
+		sim_replication_cut(server, until_ns);
+		break;
+	default:
+		sim_replication_stall(server, until_ns);
+	}
+}
+
+/* ---- a run ---- */
+
+static void *failovers_main(void *argument)
+{
+	(void)argument;
+	while (sim_has(SIM_OUTAGES)) {
+		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
+		if (!sim_has(SIM_OUTAGES) || !sim_happens())
+			continue;
+		if (sim_chance(400))
+			trouble_replica();
+		else if (sim_chance(400))
+			planned_failover();
+		else
+			unplanned_failover();
+	}
+	return NULL;
+}
+
+void sim_failovers_begin(unsigned servers)
+{
+	count = servers;
+	master = 0;
+	promised = true;
+	blind = sim_has(SIM_LOSSES | SIM_STALLS);
+	task = NULL;
+	for (unsigned i = 0; i < count; i++)
+		well_since_ns[i] = INT64_MIN;
+	if (count == 1)
+		return;
+	sim_replication_begin(count);
+	if (sim_has(SIM_OUTAGES))
+		task = sim_spawn(failovers_main, NULL);
+}
+
+static bool is_settled(const void *nothing)
+{
+	(void)nothing;
+	for (unsigned i = 0; i < count; i++)
+		if (i != master && (!sim_is_linked(i) || sim_lacks(i, master)))
+			return false;
+	return true;
+}
+
+void sim_failovers_end(void)
+{
+	sim_cease();
+	if (task)
+		sim_wait(sim_ended, task, SIM_NEVER);
+	if (count > 1)
+		sim_wait(is_settled, NULL, sim_now_ns() + SETTLED_MS * SIM_MS);
+	if (count > 1 && !is_settled(NULL))
+		sim_fail("not all servers follow server %u", master);
+}

@@ -1,0 +1,35 @@
+/*
+ * A master with replicas, and who replaces it: as planned, or when it hangs, stops or vanishes. One
+ * that was replaced may go on as a master for a while. Replicas hang, stop, and are cut off from
+ * their master or get nothing from it for a while.
+ *
+ * docs/guarantees.md says when a failover loses nothing: planned, or to a replica that was alive as
+ * a lock was granted, for who sees all of that. Of a run in which a replica takes over that lacks
+ * something, and need not have it, nothing is promised from then on.
+ */
+#ifndef SIM_FAILOVERS_H
+#define SIM_FAILOVERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One server: it has no replicas, and outages (outages.h). Failovers begin with SIM_OUTAGES. */
+void sim_failovers_begin(unsigned servers);
+
+/* All troubles cease; behind it there is one master, which all others follow and have copied. */
+void sim_failovers_end(void);
+
+unsigned sim_servers(void);
+unsigned sim_master(void); /* the one that is meant to be */
+
+/* Whether a client has counted the server among the replicas, or it is the master, ever since the
+ * latest time at which a hold until then can have been granted or renewed. */
+bool sim_must_have(unsigned server, int64_t deadline_ns);
+
+bool sim_is_promised(void);
+
+/* In how many runs of this process it was not, and how many failovers there were. */
+unsigned sim_unpromised_runs(void);
+unsigned sim_failover_count(void);
+
+#endif
