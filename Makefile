@@ -25,6 +25,8 @@ packages-check:
 	@sh scripts/install_packages.sh build run check
 packages-bench:
 	@sh scripts/install_packages.sh build run check bench
+packages-beside:
+	@sh scripts/install_packages.sh build run check bench beside
 
 packages-servers:
 	@sh scripts/install_packages.sh build run check servers
@@ -129,10 +131,12 @@ bench: packages-bench all
 	$(PYTHON) bench/run.py --build $(BUILD)
 
 # Locks of databases, ZooKeeper, etcd and files beside ours, each with its real server, which is
-# installed for this alone; into bench/results.
-bench-beside: packages-bench packages-beside all
+# installed for this alone; figures, and what happens when, into bench/results. An hour and a half.
+bench-beside: packages-beside all
+	meson setup --reconfigure "$(BUILD)" >/dev/null
 	ninja -C "$(BUILD)" beside-programs
 	$(PYTHON) bench/beside/run.py --build $(BUILD) --into bench/results/beside.json
+	$(PYTHON) bench/beside/run_faults.py --build $(BUILD) --into bench/results/beside-faults.json
 
 # What surprised us in other software: runs each script of findings/, about 15 minutes.
 findings:

@@ -54,7 +54,7 @@ def overlaps(holds: list[Hold], until: int) -> list[tuple[Hold, Hold, int]]:
             if last:
                 end = last.release if last.release is not None else until
                 if hold.granted < end:
-                    found.append((last, hold, end - hold.granted))
+                    found.append((last, hold, min(end, hold.release or until) - hold.granted))
             if not last or (hold.release or until) > (last.release or until):
                 last = hold
     return found

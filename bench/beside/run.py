@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Measures locks of other systems beside ours, each with its real server.
 
-usage: run.py [--build DIR] [--quick] [--durable] [--only KEY,…] [--into FILE]
+usage: run.py [--build DIR] [--quick] [--held-s N] [--only KEY,…] [--into FILE]
 
 For each system: a pair alone; 8 and 64 threads on names of their own; 8 processes on one name; the
 hand-over between two processes; 1,000 names held; 1,000 threads that wait for one name. One line of
-JSON for each figure's row, and all of them in FILE. What cannot be had is skipped, with the reason.
+JSON for each figure's row, and all of them in FILE, where --only puts those of its systems in the
+place of older ones. What cannot be had is skipped, with the reason. `others_cores`: how many cores
+other programs kept busy meanwhile.
 """
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ import time
 
 import histories
 from servers import Missing, Server
-from systems import SYSTEMS, Programs, System, served
+from systems import SYSTEMS, Programs, System, served, versions
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(ROOT / "bench"))
@@ -36,9 +38,9 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Length:
-    def __init__(self, quick: bool):
+    def __init__(self, quick: bool, held_s: int):
         self.ms = 300 if quick else 2000
-        self.held_s = 2 if quick else 60
+        self.held_s = 2 if quick else held_s
         self.handovers = 20 if quick else 200
 
 
@@ -179,12 +181,12 @@ SCENES = {"alone": lambda bench: bench.alone(1), "apart-8": lambda bench: bench.
           "held": Bench.held, "waiting": Bench.waiting}
 
 
-def measured(system: System, programs: Programs, folder: pathlib.Path, length: Length,
-             durable: bool) -> list[dict]:
+def measured(system: System, programs: Programs, folder: pathlib.Path, length: Length
+             ) -> list[dict]:
     rows = []
     try:
         words = programs.words(system.program)
-        with served(system, programs, folder / system.key, durable) as server:
+        with served(system, programs, folder / system.key) as server:
             bench = Bench(system, words, server, folder, length)
             for scene, run in SCENES.items():
                 rows.append(row(system, scene, bench, run))
@@ -196,39 +198,57 @@ def measured(system: System, programs: Programs, folder: pathlib.Path, length: L
 
 def row(system: System, scene: str, bench: Bench, run) -> dict:
     made = {"system": system.key, "scene": scene}
+    begun, busy, own = time.monotonic(), machine.busy_ticks(), usage(os.getpid())[0]
     try:
         made |= {key: round(value, 2) for key, value in run(bench).items()}
     except Missing as why:
         made["skipped"] = " ".join(str(why).split())
+    others_s = (machine.busy_ticks() - busy) / TICKS - (usage(os.getpid())[0] - own)
+    made["others_cores"] = round(max(0, others_s) / (time.monotonic() - begun), 2)
     print(json.dumps(made, ensure_ascii=False), flush=True)
     return made
+
+
+def write(path: pathlib.Path, run: dict, rows: list[dict]) -> None:
+    """With the rows and runs of other systems that are there."""
+    runs, others = [], []
+    if path.exists():
+        before = json.loads(path.read_text())
+        others = [row for row in before["rows"] if row["system"] not in run["systems"]]
+        runs = [one | {"systems": left} for one in before["runs"]
+                if (left := [key for key in one["systems"] if key not in run["systems"]])]
+    order = [system.key for system in SYSTEMS]
+    document = {"runs": [*runs, run],
+                "rows": sorted(others + rows, key=lambda row: order.index(row["system"]))}
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--quick", action="store_true", help="only shows that all of it runs")
-    parser.add_argument("--durable", action="store_true",
-                        help="Redis too writes each change to disk before it answers")
+    parser.add_argument("--held-s", type=int, default=10, help="how long names are held")
     parser.add_argument("--only", default="", help="systems, by their keys")
     parser.add_argument("--into", type=pathlib.Path)
     arguments = parser.parse_args()
     wanted = set(filter(None, arguments.only.split(",")))
     if unknown := wanted - {system.key for system in SYSTEMS}:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    length = Length(arguments.quick, arguments.held_s)
     programs, begun, rows = Programs(arguments.build), time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="lk-beside-") as folder:
         pathlib.Path(folder).chmod(0o755)
         for system in SYSTEMS:
             if not wanted or system.key in wanted:
-                rows += measured(system, programs, pathlib.Path(folder),
-                                 Length(arguments.quick), arguments.durable)
-    document = {**machine.describe(arguments.build), "durable": arguments.durable,
-                "quick": arguments.quick, "seconds": round(time.monotonic() - begun),
-                "date": time.strftime("%Y-%m-%d"), "rows": rows}
+                rows += measured(system, programs, pathlib.Path(folder), length)
+    run = {**machine.describe(arguments.build), "servers": versions(), "quick": arguments.quick,
+           "held_s": length.held_s, "seconds": round(time.monotonic() - begun),
+           "date": time.strftime("%Y-%m-%d"),
+           "command": "make bench-beside" if not wanted else f"run.py --only {arguments.only}",
+           "systems": sorted({row["system"] for row in rows})}
     if arguments.into:
-        arguments.into.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    print(f"{len(rows)} rows in {document['seconds']} s", file=sys.stderr)
+        write(arguments.into, run, rows)
+    print(f"{len(rows)} rows in {run['seconds']} s", file=sys.stderr)
     return 0
 
 

@@ -1,8 +1,8 @@
 """The servers of the comparison: private ones, on free ports of loopback, in a folder that goes.
 
-Each is made by a context manager that takes a folder and whether what it has said is on disk
-(`durable`), and gives a Server: the URL for the programs, the process, and how to stop and start it
-again. What cannot be had raises Missing with the reason.
+Each is made by a context manager that takes a folder, and gives a Server: the URL for the programs,
+the process, and how to stop and start it again. What cannot be had raises Missing with the reason.
+All are as their packages have them, which is durable but for Redis.
 """
 from __future__ import annotations
 
@@ -111,14 +111,19 @@ def running(server: Server, prepare: Callable[[], None] = lambda: None) -> Itera
 
 
 @contextlib.contextmanager
-def redis(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
+def redis(folder: pathlib.Path, *options: str) -> Iterator[Server]:
     port = free_port()
     words = [found("redis-server"), "--port", str(port), "--bind", "127.0.0.1",
              "--dir", str(folder), "--maxclients", str(CONNECTIONS + 100),
-             *(["--appendonly", "yes", "--appendfsync", "always"] if durable else [])]
+             *options]
     url = f"redis://127.0.0.1:{port}"
     with running(Server("redis-server", url, port, words, folder)) as server:
         yield server
+
+
+def redis_durable(folder: pathlib.Path) -> contextlib.AbstractContextManager[Server]:
+    """It writes each change to disk before it answers."""
+    return redis(folder, "--appendonly", "yes", "--appendfsync", "always")
 
 
 def postgres_program(name: str) -> str:
@@ -127,7 +132,7 @@ def postgres_program(name: str) -> str:
 
 
 @contextlib.contextmanager
-def postgres(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
+def postgres(folder: pathlib.Path) -> Iterator[Server]:
     """Its default is durable: `fsync` and `synchronous_commit` are on."""
     port, data, user = free_port(), folder / "data", as_user("postgres")
     if user:
@@ -166,17 +171,19 @@ def pgbouncer(folder: pathlib.Path, behind: Server) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def mariadb(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
+def mariadb(folder: pathlib.Path) -> Iterator[Server]:
     """Its default is durable: `innodb_flush_log_at_trx_commit` is 1."""
     port, data = free_port(), folder / "data"
     user = ["--user=mysql"] if os.geteuid() == 0 else []
     if user:
         shutil.chown(folder, "mysql")
     step([found("mariadb-install-db"), "--no-defaults", *user, f"--datadir={data}",
-          "--auth-root-authentication-method=normal", "--skip-test-db"], cwd=folder)
+          f"--tmpdir={folder}", "--auth-root-authentication-method=normal", "--skip-test-db"],
+         cwd=folder)
     words = [found("mariadbd"), "--no-defaults", *user, f"--datadir={data}", f"--port={port}",
              "--bind-address=127.0.0.1", f"--socket={folder}/socket",
-             f"--max-connections={CONNECTIONS}", f"--pid-file={folder}/pid"]
+             f"--max-connections={CONNECTIONS}", f"--pid-file={folder}/pid",
+             f"--tmpdir={folder}"]
     server = Server("mariadbd", f"mariadb://127.0.0.1:{port}/bench", port, words, folder)
 
     def tables() -> None:
@@ -190,7 +197,7 @@ def mariadb(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def zookeeper(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
+def zookeeper(folder: pathlib.Path) -> Iterator[Server]:
     """Its default is durable: each change is forced to disk."""
     port = free_port()
     (folder / "zoo.cfg").write_text(
@@ -206,7 +213,7 @@ def zookeeper(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def etcd(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
+def etcd(folder: pathlib.Path) -> Iterator[Server]:
     """Its default is durable: each change is synced."""
     port, peer = free_port(), free_port()
     words = [found("etcd"), "--data-dir", str(folder / "data"),
@@ -220,11 +227,11 @@ def etcd(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def ferretdb(program: pathlib.Path, folder: pathlib.Path, durable: bool) -> Iterator[Server]:
+def ferretdb(program: pathlib.Path, folder: pathlib.Path) -> Iterator[Server]:
     """MongoDB's protocol, on a PostgreSQL of its own."""
     (folder / "postgres").mkdir()
     (folder / "ferretdb").mkdir()
-    with postgres(folder / "postgres", durable) as behind:
+    with postgres(folder / "postgres") as behind:
         port = free_port()
         words = [str(program), f"--listen-addr=127.0.0.1:{port}", "--debug-addr=-",
                  "--telemetry=disable", f"--state-dir={folder}/ferretdb",
@@ -236,7 +243,7 @@ def ferretdb(program: pathlib.Path, folder: pathlib.Path, durable: bool) -> Iter
 
 
 @contextlib.contextmanager
-def folder_of_files(folder: pathlib.Path, durable: bool) -> Iterator[Server]:
+def folder_of_files(folder: pathlib.Path) -> Iterator[Server]:
     """For flock: no server at all."""
     server = Server("the kernel", str(folder), 0, [], folder)
     yield server

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ class System(NamedTuple):
     server: str  # a function of servers.py
     program: str  # of meson.build, or "etcd", "mongo", "curator"
     kind: str
-    polls: bool = False  # a waiter asks again each 10 ms
+    polls: bool = False  # a waiter of these programs asks again each 10 ms
     faulty: bool = False  # a lock of an article that is not to be used
 
 
@@ -28,6 +30,8 @@ SYSTEMS = [
     System("ours", "lockkeeper, lock", "redis", "ours", "lock"),
     System("ours-fair", "lockkeeper, fair lock", "redis", "ours", "fair-lock"),
     System("ours-plain", "lockkeeper, plain lock", "redis", "ours", "plain-lock"),
+    System("ours-durable", "lockkeeper, lock, `appendfsync always`", "redis_durable", "ours",
+           "lock"),
     System("postgres-advisory", "PostgreSQL, advisory lock of a session", "postgres", "postgres",
            "advisory"),
     System("postgres-advisory-tx", "PostgreSQL, advisory lock of a transaction", "postgres",
@@ -46,6 +50,21 @@ SYSTEMS = [
     System("del-by-anybody", "SET NX PX, DEL", "redis", "homemade", "del-by-anybody", True, True),
     System("get-then-del", "SET NX PX, GET, DEL", "redis", "homemade", "get-then-del", True, True),
 ]
+
+
+PACKAGES = ["redis-server", "postgresql-[0-9]*", "mariadb-server", "zookeeper", "etcd-server",
+            "pgbouncer"]
+
+
+def versions() -> dict[str, str]:
+    """Of the servers' packages and of the client libraries that are fetched."""
+    listed = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n",
+                             *PACKAGES], capture_output=True, text=True, check=False).stdout
+    found_here = dict(line[2:].split() for line in listed.splitlines() if line.startswith("ii"))
+    modules = re.findall(r"^\t(\S+) (v\S+)$", (HERE / "go/go.mod").read_text(), re.MULTILINE)
+    curator = re.search(r"<artifactId>(curator-recipes)</artifactId>\s*<version>([^<]+)<",
+                        (HERE / "curator/pom.xml").read_text())
+    return found_here | dict(modules) | {"FerretDB": FERRETDB, curator[1]: curator[2]}
 
 
 class Programs:
@@ -113,11 +132,11 @@ class Programs:
 
 
 @contextlib.contextmanager
-def served(system: System, programs: Programs, folder: pathlib.Path, durable: bool = False):
+def served(system: System, programs: Programs, folder: pathlib.Path):
     """The server of a system, running."""
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     make: Callable = getattr(servers, system.server)
     more = [pathlib.Path(programs.words("ferretdb")[0])] if system.server == "ferretdb" else []
-    with make(*more, folder, durable) as server:
+    with make(*more, folder) as server:
         yield server

@@ -18,7 +18,7 @@ struct run {
 	const struct turns_lock *lock;
 	const char *url, *kind, *name;
 	long threads, ms, turns, hold_us, pause_us;
-	bool same;
+	bool same, twice;
 	FILE *history;
 	_Atomic bool over;
 	pthread_barrier_t open;
@@ -56,6 +56,8 @@ static void read_word(struct run *run, const char *word)
 		run->name = word + 5;
 	else if (strcmp(word, "same") == 0)
 		run->same = true;
+	else if (strcmp(word, "twice") == 0)
+		run->twice = true;
 	else if (strcmp(word, "live") == 0)
 		setvbuf(run->history, NULL, _IOLBF, 4096);
 	else
@@ -87,6 +89,20 @@ static void tell_failure(struct worker *worker, const char *text)
 	bench_sleep_us(FAILED_PAUSE_US);
 }
 
+/* The holder takes what it has once more, and gives it back once. */
+static void take_again(struct worker *worker, void *session)
+{
+	const struct turns_lock *lock = worker->run->lock;
+	const char *text = NULL;
+	if (lock->lock(session, worker->name, &text) != TURNS_OK) {
+		turns_tell(text ? text : "refused");
+		return;
+	}
+	turns_tell("entered again");
+	lock->unlock(session, worker->name, &text);
+	turns_tell("gave it back once");
+}
+
 /* One pair; false if the lock could not be taken. */
 static bool take_turn(struct worker *worker, void *session)
 {
@@ -100,6 +116,8 @@ static bool take_turn(struct worker *worker, void *session)
 	int64_t granted_ns = bench_now_ns();
 	fprintf(run->history, "G %d %d %s %lld %lld\n", (int)getpid(), worker->index, worker->name,
 		(long long)begun_ns, (long long)granted_ns);
+	if (run->twice)
+		take_again(worker, session);
 	if (run->hold_us)
 		bench_sleep_us(run->hold_us);
 	int64_t release_ns = bench_now_ns();

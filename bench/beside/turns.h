@@ -4,12 +4,14 @@
  * in Go and Java take the same arguments and write the same lines.
  *
  * usage: PROGRAM URL KIND HISTORY [name=N] [threads=1] [ms=1000] [turns=0] [hold_us=0]
- *        [pause_us=0] [same] [live]
+ *        [pause_us=0] [same] [twice] [live]
  *        PROGRAM URL KIND keep COUNT
  *
  * Each thread opens its own session, takes its own name (`same`: all take one) and gives it back,
- * for so many ms, or turns if not 0. HISTORY gets a line at each grant and at each release; `live`
- * writes it at once, which costs time and survives a kill:
+ * for so many ms, or turns if not 0. `twice`: while it has it, it takes it once more and gives that
+ * back, and tells so: "entered again", "gave it back once", or why it was refused. HISTORY gets a
+ * line at each grant and at each release; `live` writes it at once, which costs time and survives a
+ * kill:
  *
  *     G PID THREAD NAME BEGUN GRANTED          ns of CLOCK_MONOTONIC
  *     R PID THREAD NAME BEGUN DONE OUTCOME     "ok"; "lost": it did not hold the lock any more

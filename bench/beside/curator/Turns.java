@@ -17,7 +17,7 @@ public final class Turns {
 
     static String name = "turns";
     static long threads = 1, ms = 1000, turns, holdUs, pauseUs;
-    static boolean same, live;
+    static boolean same, twice, live;
     static volatile boolean over;
     static PrintWriter history;
     static final long PID = ProcessHandle.current().pid();
@@ -32,6 +32,7 @@ public final class Turns {
             case "hold_us" -> holdUs = Long.parseLong(parts[1]);
             case "pause_us" -> pauseUs = Long.parseLong(parts[1]);
             case "same" -> same = true;
+            case "twice" -> twice = true;
             case "live" -> live = true;
             default -> throw new IllegalArgumentException("unknown word: " + word);
         }
@@ -50,6 +51,18 @@ public final class Turns {
         }
     }
 
+    static void told(Object text) {
+        tell("T %d - - %d %s".formatted(PID, System.nanoTime(), text));
+    }
+
+    /** The holder takes what it has once more, and gives it back once. */
+    static void again(InterProcessMutex lock) throws Exception {
+        lock.acquire();
+        told("entered again");
+        lock.release();
+        told("gave it back once");
+    }
+
     /** One pair, in ns; 0: the lock could not be taken. */
     static long turn(InterProcessMutex lock, int index, String named) throws Exception {
         long begun = System.nanoTime();
@@ -62,6 +75,9 @@ public final class Turns {
         }
         long granted = System.nanoTime();
         tell("G %d %d %s %d %d".formatted(PID, index, named, begun, granted));
+        if (twice) {
+            again(lock);
+        }
         pause(holdUs);
         long release = System.nanoTime();
         String outcome = "ok";
@@ -144,7 +160,7 @@ public final class Turns {
                 new RetryOneTime(100));
         client.getConnectionStateListenable().addListener((one, state) -> {
             if (history != null) {
-                tell("T %d - - %d %s".formatted(PID, System.nanoTime(), state));
+                told(state);
             }
         });
         client.start();

@@ -20,5 +20,11 @@ def ask(case: stage.Case) -> dict:
     return stage.verdict(second, cut_ns, stage.learnt_ns(holder)) | learns
 
 
-stage.main(__doc__, ask, lambda system: system.server not in ("folder_of_files",)
-           and system.program != "homemade")
+def unfit(system: stage.System) -> str | None:
+    return stage.of_a_held_connection(system) or stage.as_installed(system)
+
+
+QUESTION = stage.question(__file__, __doc__, ask, unfit)
+
+if __name__ == "__main__":
+    stage.main(QUESTION)

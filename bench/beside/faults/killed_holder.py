@@ -12,4 +12,7 @@ def ask(case: stage.Case) -> dict:
     return stage.verdict(waiter.granted(stage.PATIENCE_S), killed_ns, killed_ns)
 
 
-stage.main(__doc__, ask, lambda system: True)
+QUESTION = stage.question(__file__, __doc__, ask, stage.as_installed)
+
+if __name__ == "__main__":
+    stage.main(QUESTION)

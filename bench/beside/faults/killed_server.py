@@ -18,5 +18,7 @@ def ask(case: stage.Case) -> dict:
     return stage.verdict(second, killed_ns, stage.learnt_ns(holder)) | learns
 
 
-stage.main(__doc__, ask, lambda system: system.server not in ("folder_of_files",)
-           and system.program != "homemade")
+QUESTION = stage.question(__file__, __doc__, ask, stage.of_a_held_connection)
+
+if __name__ == "__main__":
+    stage.main(QUESTION)

@@ -13,4 +13,12 @@ def ask(case: stage.Case) -> dict:
     return stage.verdict(second, forgotten_ns, stage.learnt_ns(holder))
 
 
-stage.main(__doc__, ask, lambda system: not system.faulty)
+def unfit(system: stage.System) -> str | None:
+    return "its lease of 2 s lets the next one in: faulty.py" if system.faulty else \
+        stage.as_installed(system)
+
+
+QUESTION = stage.question(__file__, __doc__, ask, unfit)
+
+if __name__ == "__main__":
+    stage.main(QUESTION)

@@ -21,4 +21,11 @@ def ask(case: stage.Case) -> dict:
                 "releases_say": outcomes}
 
 
-stage.main(__doc__, ask, lambda system: system.server == "postgres")
+def unfit(system: stage.System) -> str | None:
+    return None if system.server == "postgres" else "PgBouncer is in front of PostgreSQL alone"
+
+
+QUESTION = stage.question(__file__, __doc__, ask, unfit)
+
+if __name__ == "__main__":
+    stage.main(QUESTION)

@@ -6,11 +6,13 @@ import time
 
 import stage
 
-HOLD_S = 50.0
+HOLD_S = stage.PATIENCE_S + 5
+FAULTY_HOLD_S = 10.0  # their lease is 2 s
 
 
 def ask(case: stage.Case) -> dict:
-    holder, waiter = case.holder_and_waiter(HOLD_S)
+    hold_s = FAULTY_HOLD_S if case.system.faulty else HOLD_S
+    holder, waiter = case.holder_and_waiter(hold_s)
     stopped_ns = time.monotonic_ns()
     holder.process.send_signal(signal.SIGSTOP)
     second = waiter.granted(stage.PATIENCE_S)
@@ -21,4 +23,7 @@ def ask(case: stage.Case) -> dict:
     return stage.verdict(second, stopped_ns, ended_ns, went_on_ns) | learns
 
 
-stage.main(__doc__, ask, lambda system: system.server != "folder_of_files")
+QUESTION = stage.question(__file__, __doc__, ask, stage.as_installed)
+
+if __name__ == "__main__":
+    stage.main(QUESTION)

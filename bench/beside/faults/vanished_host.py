@@ -14,4 +14,11 @@ def ask(case: stage.Case) -> dict:
     return stage.verdict(waiter.granted(stage.PATIENCE_S), gone_ns, gone_ns)
 
 
-stage.main(__doc__, ask, lambda system: system.server != "folder_of_files")
+def unfit(system: stage.System) -> str | None:
+    return stage.without_server(system) or stage.as_installed(system)
+
+
+QUESTION = stage.question(__file__, __doc__, ask, unfit)
+
+if __name__ == "__main__":
+    stage.main(QUESTION)

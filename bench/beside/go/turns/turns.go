@@ -31,7 +31,7 @@ type Lock interface {
 type run struct {
 	name                                string
 	threads, ms, turns, holdUs, pauseUs int
-	same, live                          bool
+	same, twice, live                   bool
 	history                             *bufio.Writer
 	mutex                               sync.Mutex
 	over                                atomic.Bool
@@ -68,6 +68,8 @@ func (r *run) read(word string) {
 		r.name = value
 	case word == "same":
 		r.same = true
+	case word == "twice":
+		r.twice = true
 	case word == "live":
 		r.live = true
 	default:
@@ -93,6 +95,17 @@ func (r *run) tell(format string, arguments ...any) {
 	}
 }
 
+// again: the holder takes what it has once more, and gives it back once.
+func again(lock Lock, name string) {
+	if err := lock.Lock(name); err != nil {
+		Told(err.Error())
+		return
+	}
+	Told("entered again")
+	lock.Unlock(name)
+	Told("gave it back once")
+}
+
 // turn is one pair; 0: the lock could not be taken.
 func (r *run) turn(lock Lock, index int, name string) time.Duration {
 	begun := now()
@@ -103,6 +116,9 @@ func (r *run) turn(lock Lock, index int, name string) time.Duration {
 	}
 	granted := now()
 	r.tell("G %d %d %s %d %d", os.Getpid(), index, name, begun, granted)
+	if r.twice {
+		again(lock, name)
+	}
 	time.Sleep(time.Duration(r.holdUs) * time.Microsecond)
 	release := now()
 	held, err := lock.Unlock(name)
