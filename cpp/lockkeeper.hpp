@@ -25,6 +25,8 @@
  * that throws elsewhere would be called again. What goes wrong there is told to the client's
  * handler, see client::on_error().
  *
+ * COROUTINES. In C++20 an lk::queue waits for many of them in one thread: <lockkeeper/await.hpp>.
+ *
  * LIFE. A client may be destroyed before its locks: what it has lives as long as the last of them.
  *
  * THREADS. Any thread may make any call. Objects may be moved, not while another thread uses them.
@@ -202,12 +204,14 @@ template <class Handle, Handle *(*Free)(Handle *)> struct freed {
 	}
 };
 
-using lock_handle = std::unique_ptr<lk_lock, freed<lk_lock, lk_lock_free>>;
-using semaphore_handle = std::unique_ptr<lk_semaphore, freed<lk_semaphore, lk_semaphore_free>>;
-using latch_handle = std::unique_ptr<lk_latch, freed<lk_latch, lk_latch_free>>;
 using cancel_handle = std::unique_ptr<lk_cancel, freed<lk_cancel, lk_cancel_free>>;
 
+struct acquire_request;
+struct release_request;
+
 } // namespace detail
+
+class queue;
 
 /* ---- the client ---- */
 
@@ -313,7 +317,7 @@ class hold
 
 	hold(hold &&other) noexcept
 	    : client_(std::move(other.client_)), lock_(std::move(other.lock_)),
-	      owner_(std::move(other.owner_))
+	      owner_(std::move(other.owner_)), no_wait_(other.no_wait_)
 	{
 	}
 
@@ -324,6 +328,7 @@ class hold
 			client_ = std::move(other.client_);
 			lock_ = std::move(other.lock_);
 			owner_ = std::move(other.owner_);
+			no_wait_ = other.no_wait_;
 		}
 		return *this;
 	}
@@ -383,10 +388,20 @@ class hold
 	void release()
 	{
 		lk_error details{};
-		const int result = release_now(&details);
+		const int result = release_now(false, &details);
 		if (result != LK_ENOMEM)
 			forget();
 		detail::check(result, details);
+	}
+
+	/* The same without an exception. */
+	void release(std::error_code &why) noexcept
+	{
+		lk_error details{};
+		const int result = release_now(false, &details);
+		if (result != LK_ENOMEM)
+			forget();
+		why = result < 0 ? make_error_code(details) : std::error_code();
 	}
 
 	/* What names the hold within its client, as calls of <lockkeeper.h> want it. */
@@ -396,8 +411,10 @@ class hold
 	}
 
       private:
-	friend class mutex;
 	friend class basic_lockable;
+	friend class queue;
+	friend struct detail::acquire_request;
+	friend struct detail::release_request;
 
 	hold(detail::client_pointer client, std::shared_ptr<lk_lock> lock)
 	    : client_(std::move(client)), lock_(std::move(lock)),
@@ -405,18 +422,19 @@ class hold
 	{
 	}
 
-	int release_now(lk_error *details) const noexcept
+	int release_now(bool no_wait, lk_error *details) const noexcept
 	{
 		lk_release_options how{};
 		how.struct_size = sizeof(how);
 		how.owner = owner();
+		how.no_wait = no_wait ? 1 : 0;
 		return lk_lock_release(lock_.get(), &how, details);
 	}
 
 	void give_up() noexcept
 	{
 		lk_error details{};
-		if (lock_ && release_now(&details) < 0)
+		if (lock_ && release_now(no_wait_, &details) < 0)
 			client_->report(details);
 		forget();
 	}
@@ -430,6 +448,7 @@ class hold
 	detail::client_pointer client_; /* behind lock_, so it outlives it */
 	std::shared_ptr<lk_lock> lock_;
 	std::string owner_;
+	bool no_wait_ = false; /* the destructor sends the release, and does not wait for it */
 };
 
 /* ---- locks ---- */
@@ -539,15 +558,19 @@ class basic_lockable
 
 #if defined(__cpp_lib_jthread)
 	/* A request to stop ends the wait with LK_ECANCELLED, unless the grant was faster. */
-	[[nodiscard]] hold acquire(std::stop_token stop, options how = {})
+	[[nodiscard]] hold acquire(std::stop_token stop, const options &how = {})
 	{
-		lk_error details{};
-		lk_cancel *made = nullptr;
-		detail::check(lk_cancel_new(&made, &details), details);
-		const detail::cancel_handle cancel(made);
-		how.cancel = made;
-		const std::stop_callback wake(std::move(stop), [made] { lk_cancel_now(made); });
-		return acquire(how);
+		return stopped_by(std::move(stop), how,
+				  [this](const options &asked) { return acquire(asked); });
+	}
+
+	template <class Rep, class Period>
+	[[nodiscard]] hold acquire_for(std::chrono::duration<Rep, Period> limit,
+				       std::stop_token stop, const options &how = {})
+	{
+		return stopped_by(std::move(stop), how, [this, limit](const options &asked) {
+			return acquire_for(limit, asked);
+		});
 	}
 #endif
 
@@ -570,6 +593,22 @@ class basic_lockable
 	}
 
       private:
+	friend class queue;
+
+#if defined(__cpp_lib_jthread)
+	template <class Acquire>
+	static hold stopped_by(std::stop_token stop, options how, Acquire acquire)
+	{
+		lk_error details{};
+		lk_cancel *made = nullptr;
+		detail::check(lk_cancel_new(&made, &details), details);
+		const detail::cancel_handle cancel(made);
+		how.cancel = made;
+		const std::stop_callback wake(std::move(stop), [made] { lk_cancel_now(made); });
+		return acquire(how);
+	}
+#endif
+
 	template <class Rep, class Period>
 	int within(std::chrono::duration<Rep, Period> limit, lk_acquire_options asked,
 		   lk_error *details) const noexcept
@@ -704,7 +743,7 @@ class semaphore
 		detail::check(lk_semaphore_new(&made, client.get(), name.data(), name.size(),
 					       nullptr, &details),
 			      details);
-		handle_.reset(made);
+		handle_.reset(made, lk_semaphore_free);
 	}
 
 	/* True: there was no number yet. */
@@ -763,6 +802,8 @@ class semaphore
 	}
 
       private:
+	friend class queue;
+
 	template <class Call> static int answer(Call call)
 	{
 		lk_error details{};
@@ -772,7 +813,7 @@ class semaphore
 	}
 
 	detail::client_pointer client_;
-	detail::semaphore_handle handle_;
+	std::shared_ptr<lk_semaphore> handle_;
 };
 
 /* A count that opens at zero, as std::latch: see <lockkeeper/latch.h>. */
@@ -785,7 +826,7 @@ class latch
 		lk_latch *made = nullptr;
 		detail::check(lk_latch_new(&made, client.get(), name.data(), name.size(), &details),
 			      details);
-		handle_.reset(made);
+		handle_.reset(made, lk_latch_free);
 	}
 
 	/* True: the latch was open, and has the count now. */
@@ -831,10 +872,16 @@ class latch
 	}
 
       private:
+	friend class queue;
+
 	detail::client_pointer client_;
-	detail::latch_handle handle_;
+	std::shared_ptr<lk_latch> handle_;
 };
 
 } // namespace lk
+
+#if defined(__cpp_impl_coroutine)
+#include <lockkeeper/await.hpp>
+#endif
 
 #endif

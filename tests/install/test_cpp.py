@@ -12,20 +12,25 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wold-style-cast",
             "-Wzero-as-null-pointer-constant", "-Werror"]
 PARTS = ["standard wrappers", "condition variable", "shared", "holds", "losses", "counters",
          "errors", "lives of objects", "threads"]
+COROUTINES = ["many", "destroyed while they wait", "granted to nobody", "the queue goes first",
+              "what fails", "permits and latches"]
 
 
-@pytest.fixture(params=["g++ -std=c++20", "clang++ -std=c++17 -fsanitize=address,undefined"])
-def compiler(request):
-    words = request.param.split()
+def present(words):
     if not shutil.which(words[0]):
         pytest.skip(f"there is no {words[0]}")
     return words
 
 
+@pytest.fixture(params=["g++ -std=c++20", "clang++ -std=c++17 -fsanitize=address,undefined"])
+def compiler(request):
+    return present(request.param.split())
+
+
 def built(compiler, copy, folder, source):
     made = folder / "cpp-program"
-    run(*compiler, "-g", *WARNINGS, source, *copy.flags("--cflags", "--libs"), "-pthread", "-o",
-        made, env=copy.environment)
+    run(compiler[0], "-g", *WARNINGS, *compiler[1:], source, *copy.flags("--cflags", "--libs"),
+        "-pthread", "-o", made, env=copy.environment)
     return made
 
 
@@ -34,6 +39,23 @@ def test_what_the_header_says(compiler, copy, folder, server):
     done = run(program, env={**copy.environment, "LOCKKEEPER_URL": server.url})
     said = done.stdout.splitlines()
     assert said == [*PARTS, *(["stops"] if "-std=c++20" in compiler else [])]
+
+
+@pytest.mark.parametrize("name", ["g++", "clang++"])
+def test_coroutines(name, copy, folder, server):
+    """The address sanitizer sees one that is resumed after its end."""
+    compiler = present([name, "-std=c++20", "-fsanitize=address,undefined"])
+    program = built(compiler, copy, folder, ROOT / "tests/install/cpp/await.cpp")
+    done = run(program, env={**copy.environment, "LOCKKEEPER_URL": server.url})
+    said = done.stdout.splitlines()
+    assert said in (COROUTINES, [*COROUTINES, "stops"])
+
+
+def test_the_example_of_coroutines(copy, folder, server):
+    program = built(["c++", "-std=c++20", "-Wno-zero-as-null-pointer-constant"], copy, folder,
+                    ROOT / "examples/await.cpp")
+    done = run(program, env={**copy.environment, "LOCKKEEPER_URL": server.url})
+    assert sorted(done.stdout.splitlines()) == [f"{i}: alone at work" for i in (1, 2, 3)]
 
 
 def test_the_example(copy, folder, server):

@@ -112,6 +112,13 @@ static void holds(const lk::client &client)
 	lk::hold next = mutex.acquire_for(10s);
 	CHECK(next.fence() > token);
 	next.extend(60s);
+	std::error_code failed;
+	next.release(failed);
+	CHECK(!failed && !next);
+	next.release(failed);
+	CHECK(failed.value() == LK_EINVAL); // it is empty
+	next = mutex.acquire_for(10s);
+	next.extend(60s);
 	CHECK(next.remaining() > 50s);
 	next = lk::hold();
 	CHECK(mutex.try_acquire().has_value());
@@ -240,7 +247,11 @@ static void stops(const lk::client &client)
 	waiter.join();
 	CHECK(seen == std::errc::operation_canceled);
 	std::stop_source early;
+	CHECK(thrown([&] { auto none = mutex.acquire_for(20ms, early.get_token()); }) ==
+	      std::errc::timed_out);
 	early.request_stop();
+	CHECK(thrown([&] { auto none = mutex.acquire_for(10s, early.get_token()); }).value() ==
+	      LK_ECANCELLED);
 	CHECK(thrown([&] { auto none = mutex.acquire(early.get_token()); }).value() ==
 	      LK_ECANCELLED);
 }
