@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One server by itself: can it be reached, can locks be taken on it, what its memory, its disk and
- * its replicas leave of them, how it treats connections, and what the user may do there. */
+/*
+ * One server by itself: can it be reached, can locks be taken on it, what its memory, its disk and
+ * its replicas leave of them, how it treats connections, and what the user may do there. Most of
+ * that is a row of rules.def.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,20 +77,6 @@ static void judge_failed(const struct lk__case *it)
 	lk__find(it, what, "%s", node->reason);
 }
 
-static void judge_kind(const struct lk__case *it)
-{
-	const struct lk__facts *node = it->node;
-	bool known = strcmp(node->server, "redis") == 0 || strcmp(node->server, "valkey") == 0;
-	if (node->has_info && !known)
-		lk__find(it, LK__FOUND_UNKNOWN_SERVER, "the server is %s %s",
-			 *node->server ? node->server : "of a kind that INFO does not name",
-			 node->version);
-	if (node->has_info && known && node->compatible >= 0 && node->compatible < OLDEST)
-		lk__find(it, LK__FOUND_OLD, "the server is %s %s", node->server, node->version);
-	if (node->active == 1)
-		lk__find(it, LK__FOUND_ACTIVE, "active-replica or multi-master is on");
-}
-
 /* What the server did not tell, though the promise depends on it. */
 static void judge_unknown(const struct lk__case *it)
 {
@@ -120,41 +109,6 @@ static void judge_unknown(const struct lk__case *it)
 					    : "; CONFIG GET is refused");
 }
 
-static void judge_server(const struct lk__case *it)
-{
-	const struct lk__facts *node = it->node;
-	if (node->sentinel)
-		lk__find(it, LK__FOUND_SENTINEL, "it says that it is a Sentinel");
-	if (node->cluster)
-		lk__find(it, LK__FOUND_CLUSTER, "cluster-enabled is yes%s",
-			 node->slotless ? ", and its cluster has no slots" : "");
-	if (node->loading)
-		lk__find(it, LK__FOUND_LOADING, "it is loading its data");
-	judge_kind(it);
-	if (lk__facts_serve(node))
-		judge_unknown(it);
-}
-
-/* ---- what its memory does ---- */
-
-static void judge_memory(const struct lk__case *it)
-{
-	const char *policy = it->node->policy;
-	long long limit = it->node->memory_limit, used = it->node->memory_used;
-	bool evicts = *policy && strcmp(policy, "noeviction") != 0;
-	if (evicts && limit == 0)
-		lk__find(it, LK__FOUND_EVICTION_LATENT,
-			 "maxmemory-policy is %s, and maxmemory is 0", policy);
-	else if (evicts && limit > 0)
-		lk__find(it, LK__FOUND_EVICTION,
-			 "maxmemory-policy is %s, and maxmemory is %lld bytes", policy, limit);
-	else if (evicts)
-		lk__find(it, LK__FOUND_EVICTION,
-			 "maxmemory-policy is %s, and maxmemory is not known", policy);
-	else if (limit > 0 && used >= limit - limit / 10)
-		lk__find(it, LK__FOUND_MEMORY, "%lld of %lld bytes are used", used, limit);
-}
-
 /* ---- what a restart leaves of the locks ---- */
 
 /* What the node was told to do with its data, as a voter sees it. */
@@ -185,113 +139,34 @@ int64_t lk__facts_voteless_s(const struct lk__facts *node)
 	return quarantine_s - runs_s;
 }
 
-/* In a quorum a node that restarts has no vote until all that it may have forgotten is over. */
-static void judge_vote(const struct lk__case *it)
-{
-	const struct lk__facts *node = it->node;
-	long long voteless_s = lk__facts_voteless_s(node), uptime_s = node->uptime_s;
-	char text[64];
-	persistence_text(node, text, sizeof(text));
-	if (voteless_s > 0)
-		lk__find(it, LK__FOUND_NO_VOTE,
-			 "it started %lld s ago, and %s: no vote for %lld s more", uptime_s, text,
-			 voteless_s);
-	if (node->append == 0 || (node->append == 1 && *node->fsync && !is_durable(node)))
-		lk__find(it, LK__FOUND_RESTART_WAIT, "%s", text);
-}
+/* ---- by the rules ---- */
 
-static void judge_disk(const struct lk__case *it)
-{
-	const struct lk__facts *node = it->node;
-	if (!lk__facts_serve(node))
-		return;
-	if (node->disk_errors)
-		lk__find(it, LK__FOUND_DISK, "INFO reports that its last write failed");
-	if (it->examined->quorum)
-		judge_vote(it);
-	else if (node->append == 1 && strcmp(node->fsync, "no") == 0)
-		lk__find(it, LK__FOUND_FSYNC_NO, "appendfsync is no");
-	else if (node->append == 1 && strcmp(node->fsync, "everysec") == 0)
-		lk__find(it, LK__FOUND_FSYNC_SECOND, "appendfsync is everysec");
-	else if (node->append == 0 && node->snapshots == 1)
-		lk__find(it, LK__FOUND_SNAPSHOTS, "appendonly is no, and save is set");
-	else if (node->append == 0 && node->snapshots == 0)
-		lk__find(it, LK__FOUND_NO_PERSISTENCE, "appendonly is no, and save is empty");
-}
-
-/* ---- what a failover leaves of them ---- */
-
-static void judge_replicas(const struct lk__case *it)
-{
-	const struct lk__facts *node = it->node;
-	long long replicas = node->replicas, least = node->min_replicas, lag_s = node->lag_s;
-	if (strcmp(node->role, "replica") == 0)
-		lk__find(it, LK__FOUND_REPLICA, "it is a replica of %s",
-			 *node->master ? node->master : "another server");
-	if (!lk__facts_serve(node))
-		return;
-	if (replicas == 0 && !it->examined->quorum)
-		lk__find(it, LK__FOUND_NO_REPLICA, "no replica is connected");
-	bool unguarded = least == 0 || lag_s == 0, lags = least > 0 && lag_s > 0;
-	if (replicas > 0 && !lk__facts_acked(node) && (unguarded || lags))
-		lk__find(it, unguarded ? LK__FOUND_REPLICAS_UNGUARDED : LK__FOUND_REPLICAS_LAG,
-			 "replicas: %lld, min-replicas-to-write is %lld, min-replicas-max-lag is "
-			 "%lld",
-			 replicas, least, lag_s);
-}
-
-/* ---- the way to it: connections, round trips, its clock ---- */
+#define REPLICAS_TEXT "replicas: %lld, min-replicas-to-write is %lld, min-replicas-max-lag is %lld"
 
 static bool is_small(int64_t limit)
 {
 	return limit > 0 && limit < BUFFER_LEAST;
 }
 
-static void judge_trips(const struct lk__case *it)
+static void judge_rules(const struct lk__case *it)
 {
-	const struct lk__facts *node = it->node;
-	long long ahead_ms = node->clock_ahead_us / 1000, worst_us = node->trip_worst_us;
-	if (llabs(node->clock_ahead_us) > CLOCK_APART_US + node->clock_error_us)
-		lk__find(it, LK__FOUND_CLOCK, "the server's clock is %lld.%03lld s %s ours",
-			 llabs(ahead_ms) / 1000, llabs(ahead_ms) % 1000,
-			 ahead_ms > 0 ? "ahead of" : "behind");
-	if (node->lease_ms > 0 && worst_us > node->lease_ms * 100)
-		lk__find(it, LK__FOUND_LEASE,
-			 "watchdog_ms is %lld, and ten round trips are %lld ms",
-			 (long long)node->lease_ms, worst_us / 100);
-	lk__find(it, LK__FOUND_ROUND_TRIP,
-		 "%.2f ms at best, %.2f ms at worst of a few; ten are %.2f ms",
-		 (double)node->trip_best_us / 1000, (double)worst_us / 1000,
-		 (double)worst_us / 100);
-}
-
-static void judge_links(const struct lk__case *it)
-{
-	const struct lk__facts *node = it->node;
-	if (is_small(node->buffer_hard) || is_small(node->buffer_soft))
-		lk__find(it, LK__FOUND_BUFFER,
-			 "client-output-buffer-limit pubsub is %lld bytes hard, %lld soft",
-			 (long long)node->buffer_hard, (long long)node->buffer_soft);
-	if (node->timeout_s > 0)
-		lk__find(it, LK__FOUND_TIMEOUT, "timeout is %lld seconds",
-			 (long long)node->timeout_s);
-	if (node->trip_best_us >= 0)
-		judge_trips(it);
-}
-
-/* ---- what the user may do there ---- */
-
-static void judge_rights(const struct lk__case *it)
-{
-	const struct lk__facts *node = it->node;
-	if (*node->refused)
-		lk__find(it, LK__FOUND_RIGHTS, "refused: %s", node->refused);
-	if (*node->refused_messages)
-		lk__find(it, LK__FOUND_MESSAGES_REFUSED, "refused: %s", node->refused_messages);
-	if (*node->refused_partial)
-		lk__find(it, LK__FOUND_RIGHTS_PARTIAL, "refused: %s", node->refused_partial);
-	if (*node->deaf)
-		lk__find(it, LK__FOUND_DEAF, "%s", node->deaf);
+	const struct lk__facts *n = it->node;
+	bool is_known = strcmp(n->server, "redis") == 0 || strcmp(n->server, "valkey") == 0;
+	bool evicts = *n->policy && strcmp(n->policy, "noeviction") != 0;
+	bool serves = lk__facts_serve(n), timed = n->trip_best_us >= 0;
+	bool votes = serves && it->examined->quorum, alone = serves && !it->examined->quorum;
+	bool unacked = serves && n->replicas > 0 && !lk__facts_acked(n);
+	long long limit = n->memory_limit, used = n->memory_used;
+	long long replicas = n->replicas, least = n->min_replicas, lag_s = n->lag_s;
+	long long voteless_s = lk__facts_voteless_s(n), worst_us = n->trip_worst_us;
+	long long ahead_ms = n->clock_ahead_us / 1000;
+	char persistence[64];
+	persistence_text(n, persistence, sizeof(persistence));
+#define LK__RULE(finding, condition, ...)                                                          \
+	if (condition)                                                                             \
+		lk__find(it, LK__FOUND_##finding, __VA_ARGS__);
+#include "api/doctor/rules.def"
+#undef LK__RULE
 }
 
 /* ---- of a node of a cluster ---- */
@@ -321,11 +196,8 @@ void lk__judge_node(const struct lk__case *it)
 		judge_failed(it);
 		return;
 	}
-	judge_server(it);
-	judge_memory(it);
-	judge_disk(it);
-	judge_replicas(it);
-	judge_links(it);
-	judge_rights(it);
+	judge_rules(it);
+	if (lk__facts_serve(it->node))
+		judge_unknown(it);
 	judge_pace(it);
 }
