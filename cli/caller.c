@@ -87,7 +87,7 @@ static pid_t whole_find(pid_t pid, pid_t *parent_out)
 	return pid;
 }
 
-/* What a process has to do with this command, by its words. */
+/* The role of a process for this command, by its words. */
 enum role { ROLE_SCRIPT, ROLE_RUNS_IT, ROLE_UNCLEAR, ROLE_HIDDEN };
 
 static int is_this_program(const char *word)
@@ -96,7 +96,7 @@ static int is_this_program(const char *word)
 	return strcmp(slash ? slash + 1 : word, program_invocation_short_name) == 0;
 }
 
-/* What the word says: behind an option such as -c it may be a line of commands. */
+/* Judges the word: behind an option such as -c it may be a line of commands. */
 static enum role word_judge(const char *word, int is_line)
 {
 	size_t length = strlen(program_invocation_short_name);

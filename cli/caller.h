@@ -10,10 +10,11 @@
 /* Its number, as far as that can be told; 0: it is in another pid namespace, or has ended. */
 pid_t caller_find(void);
 
-/* The same for --while, where nothing else will do. 0, or EXIT_TROUBLE (said). */
+/* Takes the caller for --while, where nothing else will do. 0, or EXIT_TROUBLE (said). */
 int caller_take(pid_t *pid_out);
 
-/* Whether a process that --while names may outlive this command. 0, or EXIT_TROUBLE (said). */
+/* Finds out whether a process that --while names may outlive this command. 0, or EXIT_TROUBLE
+ * (said). */
 int caller_check(pid_t pid);
 
 /* Has the client's record show that process (0: none), unless the options name a process or a

@@ -40,9 +40,9 @@ static void signals_restore(const sigset_t *mask)
 	sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* What a service manager tells the one process whose number it is: sockets (sd_listen_fds(3)), a
- * watchdog (sd_watchdog_enabled(3)), a journal. What is told to lockkeeper is meant for the
- * command; what is told to another process stays. */
+/* The variables in which a service manager tells one process, whose number it names, of sockets
+ * (sd_listen_fds(3)), a watchdog (sd_watchdog_enabled(3)), a journal. What is told to lockkeeper is
+ * meant for the command; what is told to another process stays. */
 static int numbers_hand_on(pid_t started)
 {
 	static const char *const names[] = {"LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"};

@@ -7,8 +7,8 @@
 
 struct guard_page;
 
-/* What lockkeeper changes of its signals before the command is started, and the command must
- * get back as it was: saves it. */
+/* Saves what lockkeeper changes of its signals before the command is started: the command must get
+ * it back as it was. */
 void child_save_signals(void);
 
 /*

@@ -34,7 +34,7 @@ static int break_take(void *yes, int id, const char *value)
 	return 0;
 }
 
-/* What would be deleted of a key that is not, or may not be, a lock of ours. */
+/* Prints what would be deleted of a key that is not, or may not be, a lock of ours. */
 static void deletion_print(const char *name, const lk_lock_info *info)
 {
 	if (!info->may_be_data && strcmp(info->type, FOREIGN_LOCK) != 0)
@@ -55,7 +55,7 @@ static void deletion_print(const char *name, const lk_lock_info *info)
 	fputs(".\n", stderr);
 }
 
-/* The same, of the servers that have it. */
+/* Prints it for each of the servers that have it. */
 static void deletions_print(const struct session *session, const struct views *views)
 {
 	for (size_t i = 0; i < views->count; i++)
@@ -97,13 +97,14 @@ static int ask(const struct session *session, const struct views *views)
 									  : trouble("not broken");
 }
 
-/* Whether there is anything: a name that was free when it was looked at has no kind to break. */
+/* Tells whether there is anything: a name that was free when it was looked at has no kind to
+ * break. */
 static int is_there(const lk_lock_info *info)
 {
 	return info->holder_count > 0 || info->waiter_count > 0 || info->is_counter;
 }
 
-/* Whether it is freed as its own library does: a string, unless --notify says otherwise. */
+/* Tells whether it is freed as its own library does: a string, unless --notify says otherwise. */
 static int is_of_others(const lk_lock_info *info)
 {
 	const struct lock_kind *kind = kind_of(info);
@@ -192,7 +193,7 @@ static int kind_settle(const struct session *session, const struct views *views,
 	return 0;
 }
 
-/* Whether who had it there has it still. */
+/* Tells whether who had it there has it still. */
 static int is_same(const struct view *before, const struct view *after)
 {
 	const lk_holder *was = before->info.holders, *is = after->info.holders;
@@ -224,7 +225,7 @@ static int tell_where(const struct session *session, const struct views *before)
 	return code;
 }
 
-/* Whether all servers answer, and none has it. */
+/* Tells whether all servers answer, and none has it. */
 static int is_nowhere(const struct views *views)
 {
 	int there = views->silent > 0;
@@ -262,7 +263,8 @@ static int break_quorum(const struct session *session, const struct views *views
 	return code ? code : left;
 }
 
-/* What is wrong with it is told even where nothing is to be freed. 0, or an exit code (said). */
+/* Reads --notify: what is wrong with it is told even where nothing is to be freed. 0, or an exit
+ * code (said). */
 static int notify_read(const struct session *session)
 {
 	const struct lock_kind *plain = &kind_default;

@@ -42,7 +42,7 @@ static int latch_take(void *context, int id, const char *value)
 	return 0;
 }
 
-/* Of the latch that the second operand names. */
+/* Tells of trouble with the latch that the second operand names. */
 static int latch_trouble(const struct session *session, const lk_error *error)
 {
 	return trouble_name(session->client, session->argv[1], NULL, error);

@@ -234,7 +234,7 @@ static int lease_settle(struct lock_state *state, lk_config *config)
 	return 0;
 }
 
-/* Whether the process can be told of a loss. 0, or EXIT_TROUBLE (said). */
+/* Finds out whether the process can be told of a loss. 0, or EXIT_TROUBLE (said). */
 static int signal_check(const struct process_handle *watched, int number)
 {
 	if (process_handle_signal(watched, 0) == EPERM)

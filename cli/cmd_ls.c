@@ -29,7 +29,7 @@ const struct option_row ls_options[] = {
 	{0, NULL, NULL, NULL},
 };
 
-/* What is asked for, and where. */
+/* The list that is asked for, and where. */
 struct wanted {
 	const char *pattern;
 	int json, all;
@@ -204,7 +204,7 @@ static int list_print(const struct list *list)
 	return output_finish();
 }
 
-/* What the servers say that can be asked, if any can. */
+/* Shows what the servers say that can be asked, if any can. */
 static int list_show(const struct session *session, const struct wanted *wanted)
 {
 	struct list list = {.count = 0};

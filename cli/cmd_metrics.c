@@ -107,7 +107,7 @@ static const struct {
 	{"/style.css", "text/css; charset=utf-8", style_answer},
 };
 
-/* Whether the server answers; asked each time, beside a look that may be under way. */
+/* Finds out whether the server answers; asked each time, beside a look that may be under way. */
 static void health_answer(struct metrics *metrics, FILE *stream, struct web_answer *answer_out)
 {
 	lk_error error = {0};

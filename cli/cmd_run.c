@@ -200,7 +200,7 @@ static int operands_settle(const struct command *command, struct run_state *stat
 	return 0;
 }
 
-/* What cannot be had together. */
+/* Refuses options that exclude each other. */
 static int run_check(const struct command *command, const struct run_state *state)
 {
 	const struct keeper_options *keep = &state->keep;

@@ -35,7 +35,7 @@ static int sem_take(void *context, int id, const char *value)
 	return 0;
 }
 
-/* Of the semaphore that the second operand names. */
+/* Tells of trouble with the semaphore that the second operand names. */
 static int sem_trouble(const struct session *session, const lk_error *error)
 {
 	return trouble_name(session->client, session->argv[1], NULL, error);

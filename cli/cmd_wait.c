@@ -94,7 +94,7 @@ static int64_t since_ms(int64_t began_ns)
 	return (clock_now_ns() - began_ns) / NS_PER_MS;
 }
 
-/* Whether it is worth while to look again after a failure: a limit covers what may pass. */
+/* Tells whether it is worth while to look again after a failure: a limit covers what may pass. */
 static int failure_passes(const struct place *place, int result, int64_t wait_ms, int64_t heard_ns)
 {
 	if (result == LK_EREFUSED) /* what passes of these concerns writes alone */

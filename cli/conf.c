@@ -110,7 +110,7 @@ static int is_url(const lk_option_info *option)
 	return strcmp(option->name, "url") == 0;
 }
 
-/* Of one URL, or of several with commas between them. */
+/* True if one URL, or one of several with commas between them, has a secret. */
 static int urls_have_secret(const char *list)
 {
 	for (const char *url = list; url; url = strstr(url + 1, "://"))
@@ -119,7 +119,7 @@ static int urls_have_secret(const char *list)
 	return 0;
 }
 
-/* Whether the option can have the value, on a configuration that is thrown away. */
+/* Finds out whether the option can have the value, on a configuration that is thrown away. */
 static int assignment_check(lk_config *scratch, int line, const lk_option_info *option,
 			    const char *value)
 {
@@ -162,8 +162,9 @@ static int line_take(lk_config *scratch, int line, char *text)
 	return 0;
 }
 
-/* Of an option that is set twice the last value counts, and stands there first: a variable that is
- * set prevails. What the file has set is noted, for the next command inside of this one. */
+/* Sets the variables. Of an option that is set twice the last value counts, and stands there first:
+ * a variable that is set prevails. What the file has set is noted, for the next command inside of
+ * this one. */
 static void environment_fill(void)
 {
 	static char note[CONF_SIZE_MAX + 1];

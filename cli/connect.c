@@ -115,7 +115,7 @@ static int url_empty_refuse(int is_refused)
 		       is_refused ? "" : ", or unset it to use the private server");
 }
 
-/* Whether the private server may be used. 0, or EXIT_TROUBLE (said). */
+/* Finds out whether the private server may be used. 0, or EXIT_TROUBLE (said). */
 static int private_check(const char *wish)
 {
 	int is_refused = strcmp(wish, "off") == 0;
@@ -218,7 +218,8 @@ static int url_replace(const char *clean)
 		       : 0;
 }
 
-/* What calls that have returned left below us on the stack: registers that held a URL, say. */
+/* Wipes what calls that have returned left below us on the stack: registers that held a URL,
+ * say. */
 __attribute__((noinline)) static void stack_wipe(void)
 {
 	char dead[DEAD_STACK_SIZE];

@@ -18,10 +18,10 @@ int config_assign_url(lk_config *config, const char *url);
  * that was asked for. 0, or EXIT_TROUBLE (said): also where the private one is refused. */
 int config_settle(lk_config *config);
 
-/* Whether the private server may be started by itself. 0, or EXIT_TROUBLE (said). */
+/* Finds out whether the private server may be started by itself. 0, or EXIT_TROUBLE (said). */
 int private_check_start(const lk_config *config);
 
-/* What -v calls the server of a client. */
+/* Writes the name that -v has for the server of a client. */
 void server_text(lk_client *client, char *text_out, size_t size);
 
 /* Says which servers these are, for -v. */

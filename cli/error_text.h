@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the library reports, in the words of somebody who types commands. */
+/* The library's reports in the words of somebody who types commands. */
 #ifndef CLI_ERROR_TEXT_H
 #define CLI_ERROR_TEXT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the command exits with: timeout(1)'s codes, and one of ours for a lock that was lost. */
+/* The command's exit codes: timeout(1)'s, and one of ours for a lock that was lost. */
 #ifndef CLI_EXIT_CODE_H
 #define CLI_EXIT_CODE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a lease outlasts a failover. */
+/* Tells whether a lease outlasts a failover. */
 #ifndef CLI_FAILOVER_H
 #define CLI_FAILOVER_H
 

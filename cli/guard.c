@@ -84,7 +84,7 @@ static int all_signal(const struct guard_self *self, int number, struct tree_den
 	return living;
 }
 
-/* What cannot be ended keeps the lock as long as there is one. */
+/* Ends what it can; the rest keeps the lock as long as there is one. */
 static void kill_round(struct guard_self *self)
 {
 	struct tree_denied denied = {0, 0};

@@ -38,7 +38,8 @@
 /* Room for an owner's wire field. */
 #define GUARD_OWNER_SIZE 64
 
-/* What keeper and guard share; all but the deadline is fixed before the other side looks. */
+/* The page that keeper and guard share; all but the deadline is fixed before the other side
+ * looks. */
 struct guard_page {
 	int64_t deadline_ns; /* of the lease, CLOCK_BOOTTIME; atomic */
 	int64_t grace_ns;

@@ -109,7 +109,7 @@ static json_t *waiters_json(lk_scan *scan, const lk_lock_info *info)
 	return array;
 }
 
-/* What only some kinds have is null for the others. */
+/* Writes a lock as JSON: what only some kinds have is null for the others. */
 json_t *inspect_json(lk_scan *scan, const lk_lock_info *info)
 {
 	json_t *object = json_object();

@@ -14,7 +14,7 @@ json_t *text_json(const char *text);
 /* One lock as an object, or NULL when out of memory; `scan` tells who its owners are. */
 json_t *inspect_json(lk_scan *scan, const lk_lock_info *info);
 
-/* The same with the server that says so, if it is one of several (else `node` is NULL). */
+/* Writes it with the server that says so, if it is one of several (else `node` is NULL). */
 json_t *inspect_json_at(lk_scan *scan, const lk_lock_info *info, const char *node);
 
 /* Instead of it, of a server that cannot be asked. */

@@ -105,7 +105,8 @@ static void stop_here(const struct front_self *self, int number)
 		tcsetpgrp(self->terminal, foreground);
 }
 
-/* What came before the command was there has been relayed: signals are read before orders. */
+/* Answers that what came before the command was there has been relayed: signals are read before
+ * orders. */
 static void command_joined(struct front_self *self, pid_t command)
 {
 	char ready = 1;

@@ -33,7 +33,7 @@
 #include "tree.h"
 #include "wait_status.h"
 
-/* What is left between the last SIGKILL and the end of the lease, to find and end the rest. */
+/* The time between the last SIGKILL and the end of the lease, to find and end the rest. */
 #define SLACK_MIN_MS 10
 #define SLACK_MAX_MS 500
 
@@ -154,7 +154,7 @@ static void other_kinds_say(const struct keeper *keeper)
 		other_kind_say(keeper->client, options->also[i], wanted);
 }
 
-/* What the library reported about the names. */
+/* Tells what the library reported about the names. */
 static int keeper_trouble(const struct keeper *keeper, const lk_error *error)
 {
 	int code = trouble_library(error);
@@ -233,7 +233,7 @@ static int acquire(struct keeper *keeper, int *code_out)
 	return 0;
 }
 
-/* What the last notice says of it, with the server unless that is said already. */
+/* The last notice's reason, with the server unless that is said already. */
 static const char *reason_text(const struct keeper *keeper, int names_server)
 {
 	static char text[LK_NODE_SIZE + LK_EVENT_REASON_SIZE + 4];

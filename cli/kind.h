@@ -44,7 +44,7 @@ int kind_check_poll(const struct command *command, const struct lock_kind *kind,
 /* Whose waiters the releases of the process's plain locks wake, as lk_plain_lock_options has it. */
 void kind_notify(const char *notify);
 
-/* Whether --notify was given; and whether for a kind that has no such thing. */
+/* Tells whether --notify was given; and whether for a kind that has no such thing. */
 int kind_notifies(void);
 int kind_notifies_in_vain(const struct lock_kind *kind);
 

@@ -64,7 +64,7 @@ static int by_changes(const void *left, const void *right)
 	return name_compare(a, b);
 }
 
-/* What has been held for longest comes first; counters, which nobody holds, last. */
+/* Orders rows: what has been held for longest comes first; counters, which nobody holds, last. */
 static int by_since(const void *left, const void *right)
 {
 	const struct lock_row *a = left, *b = right;
@@ -135,7 +135,7 @@ static int row_fill(struct lock_row *row, lk_scan *scan, const lk_lock_info *inf
 	return row->name && row->owner && row->who && row->next ? 0 : -1;
 }
 
-/* What the look before knew of the same lock. */
+/* Takes over what the look before knew of the same lock. */
 static void row_remember(struct lock_row *row, const struct lock_row *old, double seconds)
 {
 	int changed = *row->owner && strcmp(row->owner, old->owner) != 0;

@@ -22,7 +22,7 @@
 
 enum row_order { BY_NAME, BY_TTL, BY_WAITERS, BY_CHANGES, BY_SINCE, ROW_ORDERS };
 
-/* What a look reads. */
+/* The results of a look. */
 struct look {
 	const char *pattern; /* of names; NULL: all */
 	size_t rows_most;

@@ -30,13 +30,13 @@
 #define ANSWER_LIMIT_S (RELEASE_LIMIT_S + 5)
 #define TEXT_SIZE 512
 
-/* What the keeper says to the first process. */
+/* The keeper's word to the first process. */
 struct word {
 	int code; /* 0: it has the lock; else an exit code */
 	char owner[LK_FIELD_SIZE];
 };
 
-/* What it answers `unlock`. */
+/* The keeper's answer to `unlock`. */
 struct answer {
 	int other;                     /* it keeps another name */
 	int code;                      /* exit code */
@@ -90,7 +90,7 @@ static int first_wait(int wire, pid_t keeper)
 
 /* ---- split ---- */
 
-/* What the script has open is not ours to keep open: a pipe, a lock file. */
+/* Closes what the script has open, which is not ours to keep open: a pipe, a lock file. */
 static void descriptors_shed(const struct lock_while *keeper)
 {
 	int a = keeper->wire, b = keeper->watched.fd < 0 ? a : keeper->watched.fd;
@@ -194,7 +194,7 @@ int while_unlock(const char *name, const char *owner, int verbose, int *code_out
 
 /* ---- handing over ---- */
 
-/* Whether a signal has come that asks us to end. */
+/* Tells whether a signal has come that asks us to end. */
 static int is_told_to_end(int *number_out)
 {
 	struct relay_signal taken;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the command says on stderr: one line a message, "lockkeeper: …", escaped. */
+/* The command's messages on stderr: one line a message, "lockkeeper: …", escaped. */
 #ifndef CLI_MESSAGE_H
 #define CLI_MESSAGE_H
 
@@ -16,16 +16,16 @@ void message_limit(int most_ms);
 /* Says it, in one write. */
 __attribute__((format(printf, 1, 2))) void message(const char *format, ...);
 
-/* The same of another level than information: LK_LOG_…, which only JSON shows. */
+/* Says it at another level than information: LK_LOG_…, which only JSON shows. */
 __attribute__((format(printf, 2, 3))) void message_at(int level, const char *format, ...);
 
-/* The same, and returns EXIT_TROUBLE. */
+/* Says it, and returns EXIT_TROUBLE. */
 __attribute__((format(printf, 1, 2))) int trouble(const char *format, ...);
 
-/* The same with the text of `system_errno` appended. */
+/* As trouble(), with the text of `system_errno` appended. */
 __attribute__((format(printf, 2, 3))) int trouble_errno(int system_errno, const char *format, ...);
 
-/* What the library reported, in plain words; static memory. */
+/* The library's report in plain words; static memory. */
 const char *library_text(const lk_error *error);
 
 /* Says what a library call reported, and returns the exit code for it: EXIT_LOST for

@@ -65,7 +65,7 @@ int nodes_from_environment(struct nodes *nodes)
 	return code;
 }
 
-/* Those of the environment do not count any more. */
+/* Drops the servers of the environment, which do not count any more. */
 static void nodes_drop_listed(struct nodes *nodes)
 {
 	if (!nodes->text)
@@ -226,7 +226,7 @@ static int node_apply(const struct nodes *nodes, lk_config *config, size_t index
 	return code ? code : assigned_prevail(nodes, config, index);
 }
 
-/* The same with the lease that the configuration has. */
+/* Applies it with the lease that the configuration has. */
 static int node_apply_leased(const struct nodes *nodes, lk_config *config, size_t index)
 {
 	char *lease = value_of(config, "watchdog_ms");

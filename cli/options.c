@@ -57,7 +57,8 @@ static size_t rows_collect(const struct command *command, const struct option_ro
 	return rows_append(rows, count, common_options, command->options);
 }
 
-/* What getopt_long() wants: "+" stops at the first operand, ":" tells a missing value apart. */
+/* Fills in what getopt_long() wants: "+" stops at the first operand, ":" tells a missing value
+ * apart. */
 static void getopt_fill(const struct option_row **rows, size_t count, int stops, char *letters,
 			struct option *longs)
 {

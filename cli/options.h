@@ -70,7 +70,7 @@ struct command {
 /* The row of an id; NULL when the table, which may be NULL, has none. */
 const struct option_row *row_find(const struct option_row *table, int id);
 
-/* Whether its servers may be a quorum: its table has SEVERAL_ROW. */
+/* Tells whether its servers may be a quorum: its table has SEVERAL_ROW. */
 int command_takes_several(const struct command *command);
 
 /* All commands, ended by a row without a name. */

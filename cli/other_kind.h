@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What to say of a name that something else has than what was wanted (LK_EWRONGTYPE). */
+/* The message about a name that something else has than what was wanted (LK_EWRONGTYPE). */
 #ifndef CLI_OTHER_KIND_H
 #define CLI_OTHER_KIND_H
 

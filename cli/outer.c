@@ -64,7 +64,7 @@ static int is_outer(const lk_holder *holder)
 	return 0;
 }
 
-/* Of permits all must be theirs: another's may come back. */
+/* Judges the holders. Of permits all must be theirs: another's may come back. */
 static int holders_judge(const lk_lock_info *info)
 {
 	size_t theirs = 0;

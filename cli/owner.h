@@ -14,10 +14,10 @@
  * "kept by" before it where the lock is kept after its release. */
 void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size);
 
-/* Whether nobody holds the lock, but its last owner has it kept from others. */
+/* Tells whether nobody holds the lock, but its last owner has it kept from others. */
 int owner_is_kept(const char *field, size_t field_size);
 
-/* The same of a lock's holder; for another client also whose lock it looks like. */
+/* Names a lock's holder; for another client also whose lock it looks like. */
 void holder_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *holder, char *text_out,
 		 size_t size);
 

@@ -16,14 +16,14 @@ struct process_handle {
 int process_handle_open(struct process_handle *process_out, pid_t pid);
 void process_handle_close(struct process_handle *process);
 
-/* Whether it runs; a zombie does not. */
+/* Tells whether it runs; a zombie does not. */
 int process_handle_lives(const struct process_handle *process);
 
 /* 0, or errno. Signal 0 is not sent: it finds out whether we may. */
 int process_handle_signal(const struct process_handle *process, int number);
 
-/* Whether the signal, if it is sent, changes nothing now: the process ignores it, or is the first
- * of its pid namespace and does not catch it. */
+/* Tells whether the signal, if it is sent, changes nothing now: the process ignores it, or is the
+ * first of its pid namespace and does not catch it. */
 int process_handle_ignores(const struct process_handle *process, int number);
 
 #endif

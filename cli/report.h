@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What -v tells of the hold of one lock, a line each: waited, owner, held for, released. A loss is
- * told without -v too, by those who notice it. Without -v these do nothing. */
+/* The lines of -v about the hold of one lock: waited, owner, held for, released. A loss is told
+ * without -v too, by those who notice it. Without -v these do nothing. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
@@ -27,8 +27,8 @@ void report_owner(const struct report *report, const char *owner, const lk_clien
 /* Others kept the lock for the whole wait. */
 void report_missed(const struct report *report);
 
-/* What ran under it has ended; then, the server has released it, or keeps it from others for so
- * long. */
+/* Reports that what ran under it has ended; then, that the server has released it, or keeps it from
+ * others for so long. */
 void report_held(const struct report *report);
 void report_released(const struct report *report, int64_t kept_ms);
 

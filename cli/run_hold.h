@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `run` holds while its command runs: a lock of some kind, or a permit. */
+/* The hold of `run` while its command runs: a lock of some kind, or a permit. */
 #ifndef CLI_RUN_HOLD_H
 #define CLI_RUN_HOLD_H
 
@@ -25,11 +25,11 @@ int run_hold_make(struct run_hold *hold, lk_client *client, const struct lock_ki
  * told. Blocks for as long as a command at most, and may be repeated after a failure. */
 int run_hold_prepare(struct run_hold *hold, lk_client *client, int64_t permits, const char *name,
 		     lk_error *error);
-/* The same of one lock on the quorum of all clients, the first of them among them. */
+/* Makes one lock on the quorum of all clients, the first of them among them. */
 int run_hold_make_quorum(struct run_hold *hold, lk_client *const *clients, size_t count,
 			 const lk_red_lock_options *options, const char *name, lk_error *error);
 
-/* The same of several locks of one client, all or none. */
+/* Makes several locks of one client into one, all or none. */
 int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *name,
 			const char *const *also, size_t count, lk_error *error);
 void run_hold_free(struct run_hold *hold);

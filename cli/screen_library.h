@@ -11,7 +11,7 @@
 #define NCURSES_NOMACROS
 #include <curses.h>
 
-/* What we call. */
+/* The functions that we call. */
 #define SCREEN_FUNCTIONS(FUNCTION)                                                                 \
 	FUNCTION(cbreak)                                                                           \
 	FUNCTION(curs_set)                                                                         \

@@ -269,7 +269,7 @@ int server_end(const struct server_guard *guard, const struct server_view *view,
 	return code;
 }
 
-/* What the start has come to: what ends it, or SERVER_ABSENT and SERVER_LOADS. */
+/* The state of a start: what ends it, or SERVER_ABSENT and SERVER_LOADS. */
 struct bringing {
 	const struct server_place *place;
 	const struct server_guard *guard;

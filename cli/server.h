@@ -52,7 +52,7 @@ struct server_view {
 	char text[200];
 };
 
-/* What a command has of the folder while it uses, starts or stops the server; -1: nothing. */
+/* A command's share of the folder while it uses, starts or stops the server; -1: nothing. */
 struct server_guard {
 	int folder; /* checked */
 	int users;  /* shared by those who use the server; a stop excludes them */
@@ -66,7 +66,7 @@ int server_locate(struct server_place *place_out);
  * process lives, except by force. 0, or EXIT_TROUBLE (said). */
 int server_ensure(const struct server_place *place);
 
-/* The same with the lock held; until it is given up. */
+/* Ensures it with the lock held, until it is given up. */
 int server_ensure_locked(const struct server_place *place, const struct server_guard *guard);
 
 /* Looks for the server at both sockets, for at most a few seconds. */
@@ -83,8 +83,8 @@ int server_end(const struct server_guard *guard, const struct server_view *view,
  * (said); server_leave() in any case. */
 int server_enter(const struct server_place *place, struct server_guard *guard_out);
 
-/* The same for a stop: waits a moment until nobody uses the server, and keeps others out. Still -1
- * in `users` then means that somebody uses it. */
+/* Enters for a stop: waits a moment until nobody uses the server, and keeps others out. Still -1 in
+ * `users` then means that somebody uses it. */
 int server_enter_alone(const struct server_place *place, struct server_guard *guard_out);
 
 /* Takes the lock of starts and stops, after entering. 0, or EXIT_TROUBLE (said). */

@@ -12,7 +12,7 @@
 /* A descriptor to close, FOLDER_NONE or FOLDER_REFUSED. */
 int folder_open(const char *path);
 
-/* The same; makes the folder and its parents first. Never FOLDER_NONE. */
+/* Opens it; makes the folder and its parents first. Never FOLDER_NONE. */
 int folder_make(const char *path);
 
 /* Opens a file of the folder, made with mode 600 if it is missing. -1 with errno. */

@@ -5,7 +5,7 @@
 
 #include "clock.h"
 
-/* What it found before stays where it cannot be asked now. */
+/* Asks the doctor; what it found before stays where it cannot be asked now. */
 static void examine(struct server_look *look)
 {
 	lk_doctor *doctor = NULL;

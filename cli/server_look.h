@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is on a server: its locks, and what the doctor finds. One look for all who ask within
+ * A look at a server: its locks, and what the doctor finds. One look for all who ask within
  * LOOK_KEPT_MS: however often somebody asks, the server is not asked more often.
  *
  * A look is bounded by the clock and in its rows, and walks in steps of SCAN. The doctor examines
@@ -35,7 +35,7 @@ int server_look(struct server_look *look);
 
 void server_look_free(struct server_look *look);
 
-/* What the locks come to. */
+/* The sums of the locks. */
 struct server_sums {
 	int64_t foreign, contended, waiting, without_lease, permits_used, permits_free;
 	int64_t oldest_ns;            /* the hold that was seen for longest since then; 0: none */

@@ -146,7 +146,8 @@ static void put_orders(FILE *stream, const struct web_request *request)
 	fputs("</nav>\n", stream);
 }
 
-/* Whether no row before this one is of its kind; they are sorted by name, so all are looked at. */
+/* Tells whether no row before this one is of its kind; they are sorted by name, so all are looked
+ * at. */
 static int kind_is_new(const struct lock_rows *rows, size_t index)
 {
 	for (size_t i = 0; i < index; i++)

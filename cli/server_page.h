@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is on a server as a page for people: who holds what, since when and for how long, and who
+ * A server's locks as a page for people: who holds what, since when and for how long, and who
  * waits. It changes nothing, and needs no script. All that comes from the server is shown as text:
  * control characters are written out (escape.h), and then what HTML takes for markup.
  */

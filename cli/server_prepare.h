@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a new server goes through before others see it.
+ * A new server is prepared before others see it.
  *
  * A file that was torn within a transaction still has its first half after a truncated load: the
  * commands that follow would be read as part of it, and a lock would come back without its ttl. So

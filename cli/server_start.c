@@ -68,7 +68,7 @@ static const struct limit {
 	{RLIMIT_NPROC, 0, 0, "processes"},
 };
 
-/* What keeps the new process from becoming the server. */
+/* The failure that keeps the new process from becoming the server. */
 struct failure {
 	int reason;                /* errno */
 	const struct limit *limit; /* that is too low, or NULL */

@@ -12,7 +12,7 @@
 #include "log.h"
 #include "message.h"
 
-/* What takes an option: the session takes the servers, the command the rest. */
+/* The takers of an option: the session takes the servers, the command the rest. */
 struct taking {
 	struct session *session;
 	option_taker take;
@@ -31,7 +31,7 @@ static int session_take(void *context, int id, const char *value)
 	return taking->take(taking->state, id, value);
 }
 
-/* Of several servers the library is shown one at most. 0, or EXIT_TROUBLE (said). */
+/* Shows the library one of several servers at most. 0, or EXIT_TROUBLE (said). */
 static int environment_take(struct session *session, const struct command *command)
 {
 	if (command_takes_several(command))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What every command but `run` begins and ends with: options, then a client. */
+/* Every command but `run` begins and ends with a session: options, then a client. */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 

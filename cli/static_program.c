@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What only the static command has (docs/building.md). It must run where the C library is another
- * one, or none: so it loads nothing. The loader's functions say so, which leaves TLS and `top`
- * without their libraries; and names are looked up by what the C library itself has.
+ * The part that only the static command has (docs/building.md). It must run where the C library is
+ * another one, or none: so it loads nothing. The loader's functions say so, which leaves TLS and
+ * `top` without their libraries; and names are looked up by what the C library itself has.
  */
 #include <dlfcn.h>
 #include <nss.h>

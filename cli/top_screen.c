@@ -146,7 +146,7 @@ static void seconds_text(int64_t ms, char text_out[SECONDS_SIZE])
 			 ms % 1000 / 100);
 }
 
-/* Of permits: how many of all are in use. */
+/* Writes how many of all permits are in use. */
 static void holds_text(const struct lock_row *row, char *text_out, size_t size)
 {
 	int64_t used = (int64_t)row->holders;

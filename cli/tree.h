@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Those that we may not signal, because they run as another user. */
+/* The processes that we may not signal, because they run as another user. */
 struct tree_denied {
 	int count;
 	pid_t pid; /* one of them; 0: there is none */

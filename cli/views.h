@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What each server of a command says of one lock. */
+/* The view that each server of a command has of one lock. */
 #ifndef CLI_VIEWS_H
 #define CLI_VIEWS_H
 
@@ -26,8 +26,8 @@ void views_ask(struct views *views_out, const struct session *session, const cha
 /* Says which cannot be asked. 0: there is none; else an exit code. */
 int views_say(const struct views *views);
 
-/* What they say together: 0, a majority has it; EXIT_FREE, none can have it; else an exit code: the
- * answers do not tell (said, but for the only server). */
+/* The answer that they give together: 0, a majority has it; EXIT_FREE, none can have it; else an
+ * exit code: the answers do not tell (said, but for the only server). */
 int views_tell(const struct views *views, const char *name);
 
 void views_free(struct views *views);

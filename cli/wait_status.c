@@ -31,7 +31,8 @@ static void text_add(char *text, const char *more)
 	snprintf(text + used, TEXT_SIZE - used, "%s", more);
 }
 
-/* Those of a read/write lock are writers: why a reader does not get in beside readers. */
+/* Explains waiters; those of a read/write lock are writers: why a reader does not get in beside
+ * readers. */
 static void explain_waiters(const lk_lock_info *info, char *text)
 {
 	char part[96];
@@ -86,8 +87,8 @@ static void explain_count(const struct wait_status *waiting, const lk_lock_info 
 	text_add(text, info->ttl_ms >= 0 ? part : "; it has no time to live");
 }
 
-/* Of several locks, the one that is in the way, if it is not the first, by its name; else 0, or the
- * error. */
+/* Finds, of several locks, the one that is in the way, if it is not the first, by its name; else 0,
+ * or the error. */
 static int state_find(const struct wait_status *waiting, lk_scan *scan, lk_lock_info *info,
 		      char *text, lk_error *error)
 {
@@ -107,7 +108,7 @@ static int state_find(const struct wait_status *waiting, lk_scan *scan, lk_lock_
 	return result;
 }
 
-/* What the server shows. */
+/* Explains what the server shows. */
 static void explain_state(const struct wait_status *waiting, lk_scan *scan, char *text)
 {
 	lk_lock_info info;
@@ -174,7 +175,7 @@ static size_t line_fit(const char *line, size_t size, size_t columns)
 	return fit;
 }
 
-/* Of a line that is too long for the terminal one part is shown, and the next one next time. */
+/* Takes one part of a line that is too long for the terminal; the next one is shown next time. */
 static void line_take_turn(struct wait_status *waiting, char *text)
 {
 	static const char between[] = "; ";

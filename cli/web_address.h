@@ -20,7 +20,8 @@ int web_address_parse(const char *text, struct web_address *address_out);
 /* A socket that listens there, and the place as it stands in a URL; -1 (said). */
 int web_address_listen(const struct web_address *address, char place_out[WEB_PLACE_SIZE]);
 
-/* Whether a Host header (NULL: there is none) names the loopback: by its name or an address. */
+/* Tells whether a Host header (NULL: there is none) names the loopback: by its name or an
+ * address. */
 int web_host_is_loopback(const char *host);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define VALUE_SIZE PATH_MAX
 
-/* Of a URL the path of its socket, else NULL. */
+/* The path of a URL's socket, else NULL. */
 static const char *socket_path(const char *url)
 {
 	if (strncmp(url, "unix://", 7) != 0)

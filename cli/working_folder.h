@@ -5,8 +5,8 @@
 
 #include <lockkeeper/config.h>
 
-/* Whether an option's path is meant from there: the library has it from the root, unless that path
- * would be too long, or the folder has none. */
+/* Tells whether an option's path is meant from there: the library has it from the root, unless that
+ * path would be too long, or the folder has none. */
 int working_folder_needed(const lk_config *config);
 
 /* Goes to the root. OpenSSL's variables, which each connection may use, name the same files. */

@@ -50,7 +50,8 @@ void lk__questions_put(struct lk__questions *questions, struct lk__words *words)
 /* Words up to their NULL. */
 #define LK__SAY(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Whether a word stands for a name; and that name, to be freed, or NULL when out of memory. */
+/* Tells whether a word stands for a name; and that name, to be freed, or NULL when out of
+ * memory. */
 bool lk__word_is_name(const char *word);
 char *lk__word_name(const char *word, const char *key, size_t key_size, size_t *size_out);
 
@@ -58,12 +59,12 @@ char *lk__word_name(const char *word, const char *key, size_t key_size, size_t *
  * gone. A NULL request means that memory was missing for it. */
 int lk__asked_ask(const struct lk__asked *asked, struct lk__request *request, lk_error *error);
 
-/* The same, with one command of these words: the request with its answer, to be freed; or NULL. The
- * code is told in any case. */
+/* Asks one command of these words: the request with its answer, to be freed; or NULL. The code is
+ * told in any case. */
 struct lk__request *lk__asked_say(const struct lk__asked *asked, const char *const *words,
 				  int *code_out, lk_error *error);
 
-/* Whether a failure is ours, and says nothing about the node. */
+/* Tells whether a failure is ours, and says nothing about the node. */
 bool lk__asked_is_ours(int code);
 
 /* ---- others ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What public calls do first and last: the client may be used, the caller is known, the arguments
- * are good; no thread cancellation. */
+/* Public calls begin and end here: the client may be used, the caller is known, the arguments are
+ * good; no thread cancellation. */
 #ifndef LK__API_CHECK_H
 #define LK__API_CHECK_H
 
@@ -13,14 +13,14 @@
 int lk__enter(lk_client *client, const char *operation, struct lk__thread **thread_out,
 	      int *saved_out, lk_error *error);
 
-/* The same for a call that never waits. */
+/* Enters a call that never waits. */
 int lk__enter_briefly(lk_client *client, const char *operation, struct lk__thread **thread_out,
 		      int *saved_out, lk_error *error);
 
 /* 0, or LK_EFORKED in another process than the client's. */
 int lk__check_forked(const lk_client *client, const char *operation, lk_error *error);
 
-/* The same, or LK_EBLOCKING for a threadless client. */
+/* As lk__check_client(), or LK_EBLOCKING for a threadless client. */
 int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error);
 
 /* 0, or LK_EINVAL where the program drives one of the clients, and a thread the other. */
@@ -61,7 +61,7 @@ int lk__check_given(const char *operation, const struct lk__given *given, size_t
 		operation, (const struct lk__given[]){__VA_ARGS__},                                \
 		sizeof((const struct lk__given[]){__VA_ARGS__}) / sizeof(struct lk__given), error)
 
-/* The same for a range that depends on the call. */
+/* Checks a number whose range depends on the call. */
 int lk__check_range(const char *operation, const char *what, int64_t number, int64_t least,
 		    int64_t most, lk_error *error);
 

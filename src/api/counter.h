@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the calls of semaphores, latches and permit semaphores share.
+ * The calls of semaphores, latches and permit semaphores share this.
  *
  * The handle of each is its counter. Each call is there twice, blocking and as the start of an
  * asynchronous one. What both check, change and ask is written once, for a call that knows which of
@@ -59,7 +59,7 @@ int lk__counter_check_added(const struct lk__counter_call *call, int64_t change)
 /* Makes a change, and gives the integer that the script answers. */
 int lk__counter_change(struct lk__counter_call *call, const struct lk__change *change,
 		       int64_t *answer_out);
-/* The same. Returns the code, or what was answered. */
+/* Changes the count, and returns the code or what was answered. */
 int lk__counter_change_said(struct lk__counter_call *call, const struct lk__change *change);
 
 /* The count as it is, 0 without one. */
@@ -75,10 +75,10 @@ int lk__counter_enter_briefly(struct lk__counter_call *call);
 int lk__counter_enter(struct lk__counter_call *call);
 int lk__counter_leave(struct lk__counter_call *call, int rc);
 
-/* Of a blocking one: waits for the entry's grant. */
+/* Waits for the entry's grant, in a blocking call. */
 int lk__counter_acquire(struct lk__counter_call *call, struct lk__want *want);
 
-/* Of an asynchronous one: starts it, and leaves. NULL: the counter's entry, and no owner. */
+/* Starts an asynchronous call, and leaves. NULL: the counter's entry, and no owner. */
 int lk__counter_go(struct lk__counter_call *call, struct lk__entry *entry,
 		   const struct lk__owner *owner, struct lk__async_want *want);
 

@@ -18,7 +18,7 @@
 /* The types of keys that may be locks, in the order of a walk. */
 enum lk__look_type { LK__LOOK_HASH, LK__LOOK_STRING, LK__LOOK_ZSET, LK__LOOK_TYPES };
 
-/* What is asked about each key, by place; the table in inspect_ask.c has the questions. */
+/* The places of what is asked about each key; the table in inspect_ask.c has the questions. */
 enum lk__look_place {
 	LK__LOOK_VALUE, /* fields, bytes, or members with scores */
 	LK__LOOK_TTL,
@@ -63,7 +63,8 @@ size_t lk__look_parts(const lk_client *client, enum lk__look_type type);
 void lk__look_add(const struct lk__look *look, enum lk__look_type type,
 		  struct lk__questions *batch);
 
-/* Whether such answers may lack some holders or waiters: only a few of each key's are asked for. */
+/* Tells whether such answers may lack some holders or waiters: only a few of each key's are asked
+ * for. */
 bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type);
 
 /* Asks for the key whatever it is, in one write, so that hardly anything comes between: its type,
@@ -82,7 +83,7 @@ int lk__look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_loc
 int lk__look_read_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
 
-/* The same, of keys that no kind of ours has. */
+/* Reads a hash that no kind of ours has. */
 int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
 
@@ -98,7 +99,7 @@ lk_holder *lk__look_hold(struct lk__look *look, const char *field, size_t field_
 int64_t lk__look_time_ms(const struct lk__look *look);
 int64_t lk__look_score(const redisReply *score);
 
-/* What a string looks like by itself: a row of the table, or NULL, and what was looked for. */
+/* Recognizes a string by itself: a row of the table, or NULL, and what was looked for. */
 const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms,
 						  struct lk__foreign_seen *seen);
 

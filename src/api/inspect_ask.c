@@ -19,7 +19,7 @@
 /* Words that depend on the client; the last one is said where there are messages of both kinds. */
 static const char most[] = "", last[] = "", numsub[] = "", also_numsub[] = "SHARDNUMSUB";
 
-/* What is asked about a key of each type, in the order of its parts. */
+/* The questions about a key of each type, in the order of its parts. */
 static const struct question {
 	enum lk__look_type type;
 	const char *words[WORDS_MAX];
@@ -230,7 +230,7 @@ static int readers_ask(struct lk__look *look, const lk_lock_info *info, lk_error
 	return rc;
 }
 
-/* Whether it is what a server answers to the question for the value. */
+/* Tells whether it is what a server answers to the question for the value. */
 static bool look_fits(const redisReply *value, enum lk__look_type type)
 {
 	if (type == LK__LOOK_STRING)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What another library's lock shows, by the table of their forms; and freeing it. */
+/* Reads another library's lock, by the table of their forms, and frees it. */
 #include <stdlib.h>
 #include <string.h>
 

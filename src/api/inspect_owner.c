@@ -38,7 +38,7 @@ static bool is_owner(const char *field, size_t size)
 	return size > UUID_SIZE && field[UUID_SIZE] == ':' && is_uuid(field);
 }
 
-/* What a client's permits begin with: half of a random UUID, whose version is 4. */
+/* True of the beginning of a client's permits: half of a random UUID, whose version is 4. */
 static bool is_permit(const char *field, size_t size)
 {
 	for (size_t i = 0; i < size; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What kind of lock the answers show. */
+/* Reads from the answers which kind of lock it is. */
 #include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
@@ -256,7 +256,7 @@ static bool is_made_of(const redisReply *text, size_t size, const char *characte
 	return (size_t)text->len == size && strspn(text->str, characters) == size;
 }
 
-/* Whether it looks like what plain locks have as a token. */
+/* Tells whether it looks like what plain locks have as a token. */
 static bool is_token(const redisReply *value)
 {
 	static const char hexadecimal[] = "0123456789abcdef";

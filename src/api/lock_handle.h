@@ -48,7 +48,8 @@ static inline struct lk__settings lk__lock_settings(const lk_lock *lock)
 	return lock->settings ? *lock->settings : (struct lk__settings){.flags = 0};
 }
 
-/* What such an acquire wants, but for its owner and what waits in the calling thread. */
+/* Makes the arguments of such an acquire, but for its owner and what waits in the calling
+ * thread. */
 static inline struct lk__want lk__want_of(const lk_acquire_options *options, int64_t wait_ms,
 					  struct lk__settings settings)
 {
@@ -75,7 +76,7 @@ struct lk__call {
 int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
 		   lk_error *error);
 
-/* The same, and that keys derived from the name, as with the prefix `derives`, are in its slot. */
+/* Checks a name, and that keys derived from it, as with the prefix `derives`, are in its slot. */
 int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
 			const char *operation, lk_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of a lock: from memory, and as the server sees it. */
+/* Tells what is known of a lock: from memory, and as the server sees it. */
 #include <lockkeeper/fenced_lock.h>
 
 #include <string.h>

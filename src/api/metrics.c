@@ -241,7 +241,7 @@ static bool any_name(const struct text *text)
 	return false;
 }
 
-/* Of all clients, and of single locks where names are declared. */
+/* Writes the series of all clients, and of single locks where names are declared. */
 static void put_series(struct text *text, const struct family *family)
 {
 	static const char *const types[] = {"counter", "gauge", "histogram"};

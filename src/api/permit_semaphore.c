@@ -58,7 +58,7 @@ static int check_id(const char *operation, const char *id, lk_error *error)
 	return 0;
 }
 
-/* The same for all of them. */
+/* Checks the ids of all of them. */
 static int check_ids(const char *operation, const lk_permit *permits, int64_t count,
 		     lk_error *error)
 {

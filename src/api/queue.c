@@ -138,7 +138,7 @@ int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t 
 
 /* ---- starting ---- */
 
-/* What every start checks: queue, lock, owner, kind. 0 with the call begun, or a code. */
+/* Makes the checks of every start: queue, lock, owner, kind. 0 with the call begun, or a code. */
 static int start_enter(struct lk__call *call, const lk_queue *queue, lk_lock *lock,
 		       const char *operation, const char *owner, lk_error *error)
 {

@@ -10,7 +10,7 @@ struct lk__counters;
 /* Fills all but `struct_size`. */
 void lk__stats_get(lk_client *client, lk_stats *stats_out);
 
-/* What is counted by name: all but what its nodes count. */
+/* Reads what is counted by name: all but what its nodes count. */
 void lk__stats_get_counters(const struct lk__counters *counters, lk_stats *stats_out);
 
 #endif

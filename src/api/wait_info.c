@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a wait in progress waits for, told to another thread. */
+/* Tells another thread what a wait in progress waits for. */
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>
@@ -93,7 +93,7 @@ static size_t find_entries(const struct lk__lookup *lookup, struct lk__entry *fo
 	return count;
 }
 
-/* The same where each owner has an entry: callers of all, the rest of the wait that is older. */
+/* Tells it where each owner has an entry: callers of all, the rest of the wait that is older. */
 static int owners_wait_info(const struct lk__lookup *lookup, lk_wait_info *info)
 {
 	struct lk__entry *found[OWNERS_MAX];

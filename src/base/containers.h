@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What holds bytes and nodes: a buffer, a heap, a list of what is ready, hash tables. */
+/* Containers of bytes and nodes: a buffer, a heap, a list of what is ready, hash tables. */
 #ifndef LK__BASE_CONTAINERS_H
 #define LK__BASE_CONTAINERS_H
 
@@ -129,8 +129,8 @@ static inline void lk__ready_put(struct lk__ready_list *list, struct lk__ready *
 	atomic_store(&before->next, ready);
 }
 
-/* Whether one can be taken. For the taker, which says before that it is asleep: a thread that had
- * not linked yet sees that, and wakes it. */
+/* Tells whether one can be taken. For the taker, which says before that it is asleep: a thread that
+ * had not linked yet sees that, and wakes it. */
 static inline bool lk__ready_any(const struct lk__ready_list *list)
 {
 	const struct lk__ready *oldest = list->oldest;

@@ -67,7 +67,7 @@ int lk__park_wait(struct lk__park *park, int64_t deadline_ns);
 /* Gives the token. Async-signal-safe. */
 void lk__park_wake(struct lk__park *park);
 
-/* Whether it is there; for the thread whose place it is. */
+/* Tells whether it is there; for the thread whose place it is. */
 static inline int lk__park_has_token(const struct lk__park *park)
 {
 	return atomic_load(&park->state) != 0;
@@ -129,7 +129,7 @@ ssize_t lk__socket_write(int fd, const void *bytes, size_t size);
 /* Ends both directions at once; the descriptor stays. */
 void lk__socket_shutdown(int fd);
 
-/* What the other side has not acknowledged is not sent once more: closing drops it. */
+/* Drops, when it is closed, what the other side has not acknowledged: it is not sent once more. */
 void lk__socket_discard(int fd);
 
 /* No delay, and probes after `keepalive_s` of silence (0: none). What the kernel lacks is left. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program is told: errors, which are all made here, and results in structs that grow at
- * their end.
+ * Errors and results as the program is told them: errors are all made here, and results in structs
+ * that grow at their end.
  */
 #ifndef LK__BASE_FAIL_H
 #define LK__BASE_FAIL_H
@@ -16,7 +16,7 @@
 __attribute__((format(printf, 3, 4))) int lk__fail(lk_error *error, int code, const char *format,
 						   ...);
 
-/* The same for a system call that failed with `system_errno`; its text is appended. */
+/* As lk__fail(), for a system call that failed with `system_errno`; its text is appended. */
 __attribute__((format(printf, 4, 5))) int lk__fail_errno(lk_error *error, int code,
 							 int system_errno, const char *format, ...);
 
@@ -24,8 +24,8 @@ __attribute__((format(printf, 4, 5))) int lk__fail_errno(lk_error *error, int co
  * or the like; `otherwise` for what else it may tell. */
 int lk__errno_code(int system_errno, int otherwise);
 
-/* The same with its error, for a call that fails for want of something alone: a descriptor, a
- * thread, memory. LK_ENOMEM or LK_ESYSTEM. */
+/* As lk__fail_errno() with its error, for a call that fails for want of something alone: a
+ * descriptor, a thread, memory. LK_ENOMEM or LK_ESYSTEM. */
 __attribute__((format(printf, 3, 4))) int lk__fail_system(lk_error *error, int system_errno,
 							  const char *format, ...);
 

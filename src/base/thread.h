@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the library keeps about one thread that uses one client: where it parks, and who it is.
+ * The library's record of one thread that uses one client: where it parks, and who it is.
  *
  * It lives as long as the client, also when the thread has ended: whoever wakes a thread may do
  * so a moment too late.
@@ -61,7 +61,7 @@ static inline void lk__callers_note(struct lk__callers *callers, struct lk__thre
 		atomic_store_explicit(&callers->mixed_ns, now_ns, memory_order_relaxed);
 }
 
-/* Whether no other thread has called for a while. */
+/* Tells whether no other thread has called for a while. */
 static inline bool lk__thread_is_alone(const struct lk__thread *thread, int64_t now_ns)
 {
 	const struct lk__callers *callers = thread->callers;

@@ -159,7 +159,7 @@ static const struct option *option_find(const char *name)
 	return NULL;
 }
 
-/* What the URL says beside options. */
+/* The places that a URL names beside options. */
 #define PLACE_TEXTS 4
 
 static char **place_text(lk_config *config, size_t index)
@@ -340,14 +340,14 @@ void lk__config_fit_limits(struct lk_config *config)
 		config->command_timeout_ms = least_ms[fsync];
 }
 
-/* What keeps it from being the name or address in a certificate; NULL: nothing. */
+/* The fault that keeps it from being the name or address in a certificate; NULL: none. */
 static const char *server_name_fault(const char *name)
 {
 	struct in6_addr address;
 	return *name && inet_pton(AF_INET6, name, &address) != 1 ? lk__host_fault(name) : NULL;
 }
 
-/* What keeps it from being the value of an option that is a text; NULL: nothing. */
+/* The fault that keeps it from being the value of an option that is a text; NULL: none. */
 static const char *text_fault(const struct option *option, const char *value)
 {
 	if (strlen(value) > TEXT_MAX)
@@ -651,7 +651,7 @@ const lk_option_info *lk_option_at(size_t index)
 	return index < OPTION_COUNT ? &options[index].info : NULL;
 }
 
-/* Whether the host to connect to there is a name: which. */
+/* Tells whether the host to connect to there is a name: which. */
 static bool config_needs_name(const struct lk_config *config, const char *host, int port,
 			      char *host_out)
 {

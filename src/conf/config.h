@@ -79,7 +79,8 @@ enum lk__fsync lk__config_fsync(const struct lk_config *config);
 /* Where disks are waited for, answers take longer: raises the command limit to what that needs. */
 void lk__config_fit_limits(struct lk_config *config);
 
-/* Whether a client can be made from it: LK_EINVAL without a URL or when options contradict. */
+/* Finds out whether a client can be made from it: LK_EINVAL without a URL or when options
+ * contradict. */
 int lk__config_check(const struct lk_config *config, lk_error *error);
 
 /*
@@ -93,11 +94,11 @@ int lk__config_check(const struct lk_config *config, lk_error *error);
 
 #define LK__PASSWORD_MAX 4096 /* bytes of a password file's first line */
 
-/* Whether they may change: a client that is refused with them now may be served later. */
+/* Tells whether they may change: a client that is refused with them now may be served later. */
 bool lk__credentials_change(const struct lk_config *config);
 
-/* Whether files say whom a client trusts, or who it is. Each connection reads them again, so one
- * that fails now may succeed when they have been exchanged. */
+/* Tells whether files say whom a client trusts, or who it is. Each connection reads them again, so
+ * one that fails now may succeed when they have been exchanged. */
 bool lk__certificates_change(const struct lk_config *config);
 
 /*
@@ -126,9 +127,9 @@ int lk__text_replace(char **text, const char *value);
 const char *lk__text_number(const char *text, int64_t *number_out);
 
 /*
- * What quotes, blanks or a line break around a text have done to it, which a file or a shell was
- * meant to take away ("ends in a line break"): a static text that goes behind the text in a
- * message; NULL: there are none.
+ * Explains quotes, blanks or a line break around a text, which a file or a shell was meant to take
+ * away ("ends in a line break"): a static text that goes behind the text in a message; NULL: there
+ * are none.
  */
 const char *lk__text_edge(const char *text);
 

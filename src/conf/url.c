@@ -454,7 +454,8 @@ static int parse_authority(struct lk__url *url, struct span span, lk_error *erro
 	return parse_host_port(url, span, error);
 }
 
-/* What stands behind user and password: host and port and database, or the path of a socket. */
+/* Reads what stands behind user and password: host and port and database, or the path of a
+ * socket. */
 static int parse_place(struct lk__url *url, struct span span, lk_error *error)
 {
 	if (url->scheme == LK__SCHEME_UNIX)

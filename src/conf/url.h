@@ -43,11 +43,11 @@ struct lk__url {
 /* Parses into `url`, to be freed by lk__url_free(), also after a failure. LK_EINVAL, LK_ENOMEM. */
 int lk__url_parse(struct lk__url *url, const char *text, lk_error *error);
 
-/* What keeps the text from being a host name or an IPv4 address; NULL: nothing. Letters, digits,
- * '-' and '_' stand in labels, none of which is empty. */
+/* The fault that keeps the text from being a host name or an IPv4 address; NULL: none. Letters,
+ * digits, '-' and '_' stand in labels, none of which is empty. */
 const char *lk__host_fault(const char *host);
 
-/* Whether it is an IPv4 or IPv6 address, without brackets: then nobody looks it up. */
+/* Tells whether it is an IPv4 or IPv6 address, without brackets: then nobody looks it up. */
 bool lk__host_is_address(const char *host);
 
 /*
@@ -75,7 +75,7 @@ void lk__url_free(struct lk__url *url);
  * that compares addresses knows those of the servers alone.
  */
 
-/* What keeps the text from being a map; NULL: nothing. */
+/* The fault that keeps the text from being a map; NULL: none. */
 const char *lk__address_map_fault(const char *map);
 
 /* Where to connect to for a host and port: `host_out` has LK__PLACE_SIZE bytes. False: it is not in

@@ -53,7 +53,7 @@
 #define ASKED_MAX 4
 #define PORT_MAX 65535
 
-/* What is asked, and answered, in this order. */
+/* The questions, and their answers, in this order. */
 struct asked {
 	bool roles; /* first and last */
 	bool memory, disk;
@@ -161,7 +161,7 @@ static bool is_refusal(const struct lk__request *request)
 	       (type == REDIS_REPLY_INTEGER || type == REDIS_REPLY_ARRAY);
 }
 
-/* Whether an answer is kept until replicas have what it tells of. */
+/* Tells whether an answer is kept until replicas have what it tells of. */
 bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after)
 {
 	if (!request->durable || is_refusal(request) || !lk__node_is_acked(conn->node))
@@ -222,7 +222,7 @@ struct count {
 	char absent[LK__CONN_PLACE_SIZE], unknown[LK__CONN_PLACE_SIZE];
 };
 
-/* What they said; NULL: they were not asked. */
+/* Their answers; NULL: they were not asked. */
 struct heard {
 	const redisReply *before, *waited, *synced, *behind;
 };
@@ -250,7 +250,7 @@ static int reply_number(const redisReply *reply)
 	return (int)number;
 }
 
-/* Of the two numbers of a WAITAOF. */
+/* Reads one of the two numbers of a WAITAOF. */
 static int synced_number(const redisReply *synced, size_t index)
 {
 	bool whole = synced->type == REDIS_REPLY_ARRAY && synced->elements == 2;
@@ -282,7 +282,7 @@ static long long replica_offset(const redisReply *replica)
 	return offset;
 }
 
-/* Whether a master's replica is up to the offset; its address. */
+/* Tells whether a master's replica is up to the offset; its address. */
 static bool replica_has(const redisReply *replica, long long offset, char place_out[LK__PLACE_SIZE])
 {
 	int64_t port;
@@ -323,7 +323,7 @@ static long long offset_of(const redisReply *role, const char *place)
 	return -1;
 }
 
-/* Those that may have it on disk. */
+/* Counts the replicas that may have it on disk. */
 static int count_up_to(const redisReply *replicas, long long offset)
 {
 	char place[LK__PLACE_SIZE];
@@ -446,7 +446,7 @@ static struct count count_listed(struct lk__conn *conn, const struct heard *hear
 	return count;
 }
 
-/* Those who must have it are all that are known, and of the others those that are due. */
+/* Counts who must have it: all replicas that are known, and of the others those that are due. */
 static struct count count_named(struct lk__conn *conn, const struct heard *heard, int asked)
 {
 	struct count count = {0};
@@ -524,7 +524,7 @@ static void explain_number(const struct count *count, const char *what, char *re
 		explain_place(", or as ", count->unknown, reason, size, end);
 }
 
-/* What is missing, in words. */
+/* Says in words what is missing. */
 static void count_explain(const struct count *count, const struct lk__node *node, char *reason,
 			  size_t size)
 {

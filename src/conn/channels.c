@@ -470,7 +470,7 @@ void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening)
 	lk__conn_unlock_held(conn, &after);
 }
 
-/* Whether it tells of a channel: [what, channel, …]. */
+/* Tells whether it tells of a channel: [what, channel, …]. */
 static bool is_about(const redisReply *reply, const char *what)
 {
 	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&

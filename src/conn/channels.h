@@ -22,7 +22,7 @@
 #define LK__TOLD_OTHERS '0'  /* on the channel, before a number: it is another's turn */
 #define LK__TOLD_SOON "soon" /* on the waiter's own: it is, should that one be silent */
 
-/* Whether something is true of the channel with that name. */
+/* A test of whether something is true of the channel with that name. */
 typedef bool lk__channel_test(const void *context, const char *name, size_t size);
 
 struct lk__channel {
@@ -55,7 +55,7 @@ struct lk__listening {
 	void *owner;                    /* for the node's doubt event; NULL: there is none */
 };
 
-/* What a listener has heard so far, and what it waits to see change. */
+/* A listener's mark: what it has heard so far, and what it waits to see change. */
 struct lk__heard {
 	const struct lk__listening *listening;
 	const struct lk__conn *conn;
@@ -73,26 +73,26 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 /* Ends it; the last one unsubscribes. */
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);
 
-/* Whether the server still takes us for a listener: lk__channel_close() left its UNSUBSCRIBE to be
- * sent by the loop. A hint. */
+/* Tells whether the server still takes us for a listener: lk__channel_close() left its UNSUBSCRIBE
+ * to be sent by the loop. A hint. */
 bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size);
-/* Whether the server takes us for a listener because some entry of ours is one. */
+/* Tells whether the server takes us for a listener because some entry of ours is one. */
 bool lk__channel_is_heard(struct lk__conn *conn, const char *name, size_t size);
-/* Whether lk__channel_lingers() may be so for any channel. */
+/* Tells whether lk__channel_lingers() may be so for any channel. */
 bool lk__channels_linger(const struct lk__conn *conn);
 
 /* Notes what was heard up to now. */
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
 		      struct lk__heard *heard);
 
-/* Whether it can be told of its turn: then it is to be in the order of turns, and those of others
- * do not wake it from now on. */
+/* Tells whether it can be told of its turn: then it is to be in the order of turns, and those of
+ * others do not wake it from now on. */
 bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listening, bool wanted);
 
 /* Subscribes again if the server has ended or refused it: the slot, or the right, may be back. */
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening);
 
-/* Whether subscribed and confirmed. */
+/* Tells whether subscribed and confirmed. */
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening);
 
 /* A release of ours is about to be published: its message tells us nothing new. The

@@ -101,7 +101,7 @@ static void conn_drop_stream(struct lk__conn *conn)
 	conn->spin = (struct lk__spin){0};
 }
 
-/* What was still to be written, in whole or in part, cannot have run. */
+/* Takes back what was still to be written, in whole or in part: it cannot have run. */
 static void conn_recall_unwritten(struct lk__conn *conn)
 {
 	size_t left = lk__buffer_size(&conn->out);
@@ -115,7 +115,7 @@ static void conn_recall_unwritten(struct lk__conn *conn)
 	}
 }
 
-/* What may be sent again waits for the next connection; the rest is done. */
+/* Keeps what may be sent again for the next connection; the rest is done. */
 static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char *reason,
 			  struct lk__deferred *after)
 {
@@ -211,7 +211,7 @@ static void conn_give_up(struct lk__conn *conn, const lk_error *error, struct lk
 }
 
 /*
- * What failed a moment ago is tried again, and not answered from memory: the server may be back.
+ * Tries again what failed a moment ago, and does not answer from memory: the server may be back.
  * Without a storm of attempts: a pause comes first. A caller who would be told of a refused port at
  * once is not kept longer than FIRST_PAUSE_NS by those who came before; a password that is refused
  * too often may lock the account.

@@ -67,9 +67,10 @@ struct lk__wait {
 };
 
 /*
- * Whether spinning has paid lately. Touched by the leader alone. A spin that took the core from
- * others costs far more than it saves: one in some hundred turns would be the slowest hundredth of
- * all calls. So each such pause is twice as long as the last, unless spinning has paid since.
+ * The memory of whether spinning has paid lately. Touched by the leader alone. A spin that took the
+ * core from others costs far more than it saves: one in some hundred turns would be the slowest
+ * hundredth of all calls. So each such pause is twice as long as the last, unless spinning has paid
+ * since.
  */
 struct lk__spin {
 	int credit;      /* raised by each answer that came in time, lowered by each that did not */
@@ -158,7 +159,7 @@ struct lk__standby {
 	uint64_t failure_count; /* of the connection, when it began */
 };
 
-/* What is to be done once the mutex is free: threads to wake, requests to finish. */
+/* The work that is left until the mutex is free: threads to wake, requests to finish. */
 struct lk__deferred {
 	struct lk__thread *wakes[LK__WAKES_MAX];
 	size_t wake_count;
@@ -183,7 +184,7 @@ static inline void lk__conn_wake(const struct lk__conn *conn)
 		lk__wake_fd(conn->wake_fd);
 }
 
-/* Whether a caller reads, or is about to; under the mutex. */
+/* Tells whether a caller reads, or is about to; under the mutex. */
 static inline bool lk__conn_is_led(const struct lk__conn *conn)
 {
 	return conn->leader || conn->next_leader;
@@ -195,7 +196,8 @@ int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_ki
 /* From now on tries are refused (LK_ECLOSED); what is in flight goes on. */
 void lk__conn_close_to_tries(struct lk__conn *conn);
 
-/* Whether every answer is there and finished; under the mutex, as lk__conn_wait() calls it. */
+/* Tells whether every answer is there and finished; under the mutex, as lk__conn_wait() calls
+ * it. */
 bool lk__conn_is_idle(const void *conn);
 
 /* Not idle in between: the caller has an answer to read yet, and may have more to send then. */
@@ -216,23 +218,22 @@ void lk__conn_destroy(struct lk__conn *conn);
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 
 /*
- * The same for a caller who asks several connections, and reads them itself (lk__conn_attend()):
- * what was put leaves in one write at the end, and the loop need not read. A caller that stops
- * reading says so (forgo) where answers are missing.
+ * Sends for a caller who asks several connections, and reads them itself (lk__conn_attend()): what
+ * was put leaves in one write at the end, and the loop need not read. A caller that stops reading
+ * says so (forgo) where answers are missing.
  */
 void lk__conn_put(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_put_end(struct lk__conn *conn);
 void lk__conn_forgo(struct lk__conn *conn);
 
-/* The same for a request that nobody awaits, to a client that may be closed: false, and the request
- * is still the caller's. Of a closed client no thread is left that would call its finish(). */
+/* Sends a request that nobody awaits, to a client that may be closed: false, and the request is
+ * still the caller's. Of a closed client no thread is left that would call its finish(). */
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request);
 
 /*
- * What this request asks for was done by a copy of it, which was sent at `sent_ns` and answered: it
- * is done when replicas have that, who are asked with the next grant, or after `pause_ns`. If the
- * connection is lost before, it is sent like any. False, and it is still the caller's: that has
- * happened already.
+ * Keeps a request of which a copy, sent at `sent_ns`, was done and answered: it is done when
+ * replicas have that, who are asked with the next grant, or after `pause_ns`. If the connection is
+ * lost before, it is sent like any. False, and it is still the caller's: that has happened already.
  */
 bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t sent_ns,
 		   int64_t pause_ns);
@@ -240,7 +241,7 @@ bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t s
 /* Where the node was found last; "": never, or without a finder. */
 void lk__conn_place(struct lk__conn *conn, char place_out[LK__CONN_PLACE_SIZE]);
 
-/* Whether it is up at this moment: a hint for what need not be sent at any cost. */
+/* Tells whether it is up at this moment: a hint for what need not be sent at any cost. */
 bool lk__conn_is_up(struct lk__conn *conn);
 
 /* Finishes what is done, for callers that hold no lock. The loop does that too, but not any more
@@ -304,8 +305,9 @@ void lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *stand
 int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
 		   lk_error *error);
 
-/* Whether a connection that could not be had for the reason `code` may be had later, though nothing
- * here is changed: not with a password or certificates that stay, or without descriptors. */
+/* Tells whether a connection that could not be had for the reason `code` may be had later,
+ * though nothing here is changed: not with a password or certificates that stay, or without
+ * descriptors. */
 bool lk__conn_may_come(const struct lk_config *config, int code);
 
 /* Begins to connect if it is down and its pause is over; waits for nothing. */
@@ -318,24 +320,24 @@ int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns);
  * before, it is closed, or made anew where somebody listens. */
 void lk__conn_desert(struct lk__conn *conn, int64_t since_ns);
 
-/* Whether it is up, and its handshake, which was answered, was sent at that time or later. */
+/* Tells whether it is up, and its handshake, which was answered, was sent at that time or later. */
 bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);
 
-/* Whether it cannot be had at present: it is down, or the last attempts have failed. */
+/* Tells whether it cannot be had at present: it is down, or the last attempts have failed. */
 bool lk__conn_fails(struct lk__conn *conn);
 
 /* Why there is no answer on it, at this moment: it is down, or the server is silent. */
 void lk__conn_fault(struct lk__conn *conn, struct lk__fault *fault_out);
 
-/* Whether it is up; false also where another thread keeps the mutex. A hint. */
+/* Tells whether it is up; false also where another thread keeps the mutex. A hint. */
 bool lk__conn_seems_up(struct lk__conn *conn);
 
 /* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns
  * whether answers or messages are still expected without a reader. */
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
 
-/* The same, after the set's event: the leader, who reads up to its own answer, may not see the end
- * behind that. */
+/* Attends to it after the set's event: the leader, who reads up to its own answer, may not see the
+ * end behind that. */
 bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread);
 
 /* The loop's turn for one that is being made: goes on with that, unless a caller does, and has the
@@ -352,7 +354,7 @@ void lk__conn_watch(struct lk__conn *conn, int set_fd);
  */
 int64_t lk__conn_arm(struct lk__conn *conn, int set_fd);
 
-/* What was submitted for a thread that does not lead leaves now, if it has not before. */
+/* Sends now what was submitted for a thread that does not lead, if it has not left before. */
 void lk__conn_send_queued(struct lk__conn *conn);
 
 /* The socket and what to wait for, for poll() alone: a hint that is out of date when the connection
@@ -382,8 +384,8 @@ void lk__conn_fell_silent(struct lk__conn *conn);
 void lk__conn_accept(struct lk__conn *conn, struct lk__request *request,
 		     struct lk__deferred *after);
 void lk__conn_unlist(struct lk__conn *conn, struct lk__wait *wait);
-/* Whether the next leader is on its way. One that gets no core for a while is not
- * expected any more. */
+/* Tells whether the next leader is on its way. One that gets no core for a while is not expected
+ * any more. */
 bool lk__conn_expects_leader(const struct lk__conn *conn);
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
@@ -409,7 +411,7 @@ void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 /* Frees the mutex, then wakes and finishes; for callers that hold no entry. A connection that is
  * being made, and that nobody leads, is left to the loop. */
 void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after);
-/* The same for callers that may hold one: finishing is left to the next who may, or the loop. */
+/* Unlocks for callers that may hold one: finishing is left to the next who may, or the loop. */
 void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 
 /*
@@ -448,8 +450,8 @@ bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *r
  * as data. Returns when to go on without. */
 int64_t lk__connector_watch(struct lk__connector *connector, int set_fd);
 
-/* What the present attempt waits for, in words that stay; NULL: nothing, or there is no connector.
- * With the connection's mutex held. */
+/* Says what the present attempt waits for, in words that stay; NULL: nothing, or there is no
+ * connector. With the connection's mutex held. */
 const char *lk__connector_awaits(const struct lk__connector *connector);
 
 /* The node is elsewhere now: with its next step the present attempt ends, and another begins

@@ -168,7 +168,8 @@ static void conn_fault(struct lk__conn *conn, int code, const char *reason)
 	lk__conn_must_break(conn, code, reason);
 }
 
-/* What was read, by the leader or in its place. What is wrong with it the leader acts on. */
+/* Takes in what was read, by the leader or in its place. The leader acts on what is wrong with
+ * it. */
 static void conn_take_in(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
 {
 	char text[160];
@@ -299,7 +300,7 @@ static bool conn_pass_lead(struct lk__conn *conn, struct lk__deferred *after)
 	return false;
 }
 
-/* Whether somebody has to look again even if nothing more comes. */
+/* Tells whether somebody has to look again even if nothing more comes. */
 static bool conn_is_unfinished(const struct lk__conn *conn)
 {
 	return conn->in_flight || conn->postponed || conn->unacked || conn->must_break ||
@@ -334,7 +335,7 @@ bool lk__conn_expects_leader(const struct lk__conn *conn)
 	       lk__now_ns() - conn->appointed_ns < lk__later(conn->trip_ns, APPOINTED_NS);
 }
 
-/* Whether the leader has to look: its own answer is there, or the connection is to end. */
+/* Tells whether the leader has to look: its own answer is there, or the connection is to end. */
 static bool conn_wants_leader(const struct lk__conn *conn)
 {
 	const struct lk__wait *wait;

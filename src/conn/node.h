@@ -85,7 +85,7 @@ struct lk__followers {
 	int64_t crowded_ns; /* when there were more; 0: never */
 };
 
-/* What the ROLEs around a WAIT show of a replica that is connected after it. */
+/* A sighting, by the ROLEs around a WAIT, of a replica that is connected after it. */
 struct lk__sighting {
 	const char *place;
 	long long before, behind; /* the offsets; before is -1: it was not connected then */
@@ -151,7 +151,7 @@ struct lk__finder;
 
 #define LK__SCRIPT_CONNECTIONS_MAX 16
 
-/* What a node tells its client; called with a connection's mutex held, so it may only take note,
+/* A node's news for its client; called with a connection's mutex held, so it may only take note,
  * except `connecting`, which is called with none. */
 struct lk__node_events {
 	void (*attention)(void *context);  /* answers are expected and nobody reads */
@@ -166,7 +166,7 @@ struct lk__node_counters {
 	_Atomic int64_t round_trip_ns; /* of the last question for its time; 0: not asked yet */
 };
 
-/* Those that are known to be alive. */
+/* The replicas that are known to be alive. */
 struct lk__replicas {
 	_Atomic int count;
 	bool named;  /* they are known by address */
@@ -348,21 +348,21 @@ static inline int lk__node_acks(const struct lk__node *node)
 	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas.count);
 }
 
-/* Whether an unreported replica may be connected (followers.h). */
+/* Tells whether an unreported replica may be connected (followers.h). */
 static inline bool lk__replicas_may_be(const struct lk__replicas *replicas)
 {
 	return atomic_load(&replicas->returns) ||
 	       (replicas->named && lk__now_ns() >= atomic_load(&replicas->look_ns));
 }
 
-/* Whether a grant waits for replicas or disks at all. */
+/* Tells whether a grant waits for replicas or disks at all. */
 static inline bool lk__node_is_acked(const struct lk__node *node)
 {
 	return node->fsync != LK__FSYNC_OFF || lk__node_acks(node) > 0 ||
 	       (node->acks == LK__ACKS_ALL && lk__replicas_may_be(&node->replicas));
 }
 
-/* Whether it is time to ask; then the caller does. */
+/* Tells whether it is time to ask; then the caller does. */
 bool lk__node_asks_time(struct lk__node *node);
 
 /*

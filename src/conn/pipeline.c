@@ -113,9 +113,9 @@ static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 	conn->loaded_ns[call->script] = lk__now_ns();
 }
 
-/* Whether it has to go before the call. One that has run over another connection of the node is
- * there. One that was merely sent there may come later than this call, whose repetition would come
- * behind what follows it. */
+/* Tells whether it has to go before the call. One that has run over another connection of the node
+ * is there. One that was merely sent there may come later than this call, whose repetition would
+ * come behind what follows it. */
 static bool conn_lacks(struct lk__conn *conn, int script)
 {
 	if (!conn->scripts[script] && atomic_load(&conn->node->script_there[script]))
@@ -190,7 +190,7 @@ void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
 		lk__conn_append(conn, request);
 }
 
-/* What was appended must leave: by the leader if it is awake, or will be at once; else by us. */
+/* Has what was appended leave: by the leader if it is awake, or will be at once; else by us. */
 void lk__conn_push(struct lk__conn *conn)
 {
 	bool later = conn->leader ? !atomic_load(&conn->asleep) : lk__conn_expects_leader(conn);
@@ -418,7 +418,7 @@ static void conn_loaded(struct lk__conn *conn, const redisReply *reply)
 	conn->load_refused = code == LK_EDENIED || code == LK_EMAYBEHELD;
 }
 
-/* What the server has refused has not run; but an earlier copy may have. */
+/* Notes a refusal: what is refused has not run; but an earlier copy may have. */
 static void conn_refused(struct lk__conn *conn, struct lk__request *request, const char *words,
 			 struct lk__deferred *after)
 {

@@ -96,8 +96,8 @@ bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv,
 bool lk__request_collect(struct lk__request *batch, redisReply *reply);
 
 /*
- * Of a request that frees whatever somebody has: its caller is answered when replicas have that. It
- * is sent once: a copy that has run may have let another in, whom the next copy would throw out.
+ * Marks a request that frees whatever somebody has: its caller is answered when replicas have that.
+ * It is sent once: a copy that has run may have let another in, whom the next copy would throw out.
  */
 void lk__request_frees(struct lk__request *request);
 
@@ -110,17 +110,17 @@ void lk__request_drop_answer(struct lk__request *request);
 /* The script as it is for messages of that kind. */
 const struct lk__script *lk__script_of(int script, enum lk__messages told_by);
 
-/* Of a request that calls a script: it calls the one for messages of that kind. */
+/* Has a request call the script for messages of that kind. */
 void lk__request_tell(struct lk__request *request, enum lk__messages told_by);
 
-/* What sends the script to the server: SCRIPT LOAD. NULL when out of memory. */
+/* Makes the request that sends the script to the server: SCRIPT LOAD. NULL when out of memory. */
 struct lk__request *lk__request_load(int script, enum lk__messages told_by);
 
-/* Of a request that calls a script: it has the script's text now (EVAL), and needs no SCRIPT LOAD.
+/* Puts the script's text into a request that calls it (EVAL), which then needs no SCRIPT LOAD.
  * False, and nothing is changed: out of memory. */
 bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_by);
 
-/* Of a try that asks for a turn: says that it gets none where it is sent behind ASKING. */
+/* Has a try that asks for a turn say that it gets none where it is sent behind ASKING. */
 void lk__request_turn(struct lk__request *request);
 
 /* Writes its deadline, in the server's time, to where its words have that. */
@@ -149,7 +149,7 @@ void lk__request_forget(struct lk__request *request);
 #define LK__WORDS_HEAD 3   /* in front of a script's: EVALSHA, SHA-1, number of keys */
 #define LK__WORD_COPIED 24 /* the longest word that is copied, a number with its NUL */
 
-/* What is kept for one word. */
+/* The record of one word. */
 struct lk__word {
 	char copy[LK__WORD_COPIED];
 	bool owned;
@@ -207,31 +207,32 @@ bool lk__words_batch(struct lk__request *batch, struct lk__words *words);
  */
 int lk__classify(const char *text);
 
-/* Whether it is an error of a command, or from inside a script, that is not known: the server will
- * give it again. One with a word of its own in place of ERR tells of a state, which may pass. */
+/* Tells whether it is an error of a command, or from inside a script, that is not known: the
+ * server will give it again. One with a word of its own in place of ERR tells of a state, which
+ * may pass. */
 bool lk__classify_lasting(const char *text);
 
-/* Whether the error comes from inside a script, which has run as far as that. */
+/* Tells whether the error comes from inside a script, which has run as far as that. */
 bool lk__classify_ran(const char *text);
 
-/* Whether a wait with a limit outlasts a refusal that is told at once (LK_EREFUSED) without one:
- * the replicas that are missing come back, a save succeeds again. Not OOM: tries add to it. */
+/* Tells whether a wait with a limit outlasts a refusal that is told at once (LK_EREFUSED) without
+ * one: the replicas that are missing come back, a save succeeds again. Not OOM: tries add to it. */
 bool lk__classify_passes(const char *text);
 
-/* Whether a server refused because it is a replica. */
+/* Tells whether a server refused because it is a replica. */
 bool lk__classify_replica(const char *text);
 
-/* Whether a server has not the script that was called by its SHA-1: nothing ran. */
+/* Tells whether a server has not the script that was called by its SHA-1: nothing ran. */
 bool lk__classify_unscripted(const char *text);
 
-/* Whether a server of a cluster says that another has the key: nothing ran. */
+/* Tells whether a server of a cluster says that another has the key: nothing ran. */
 bool lk__classify_redirect(const char *text);
 
-/* Whether a server has some keys of a script, and another the rest, while their slot moves: nothing
- * ran. */
+/* Tells whether a server has some keys of a script, and another the rest, while their slot moves:
+ * nothing ran. */
 bool lk__classify_parted(const char *text);
 
-/* What such an answer says about the server that gave it, or "". */
+/* A hint from such an answer at the server that gave it, or "". */
 const char *lk__classify_hint(const char *text);
 
 /* The size of its words, without the place in a script at their end: " script: <hash>, on …". */

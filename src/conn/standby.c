@@ -108,14 +108,14 @@ void lk__conn_send_queued(struct lk__conn *conn)
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-/* Whether the loop has to look at once: nobody else will, and the socket does not tell. */
+/* Tells whether the loop has to look at once: nobody else will, and the socket does not tell. */
 static bool conn_is_urgent(const struct lk__conn *conn)
 {
 	bool buffered = conn->stream && conn->stream->buffered;
 	return buffered || conn->must_break || atomic_load(&conn->ended);
 }
 
-/* The same with the mutex held, where the connection is up and nobody else reads. */
+/* Arms the set, with the mutex held, where the connection is up and nobody else reads. */
 static int64_t conn_arm(struct lk__conn *conn, int set_fd)
 {
 	bool writes = lk__buffer_size(&conn->out) > 0 || (conn->stream->wants & POLLOUT);

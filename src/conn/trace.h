@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What LK_LOG_DEBUG tells of connections: each request, answer and message, and each connection.
- * The only place that makes text of them. While the level is lower, each of these is one branch.
+ * The lines of LK_LOG_DEBUG about connections: each request, answer and message, and each
+ * connection. The only place that makes text of them. While the level is lower, each of these is
+ * one branch.
  *
  *   redis://h/0 scripts/9: > EVALSHA lock_acquire 1 orders 30000 1795… 6c…:3
  *   redis://h/0 scripts/9: < (integer) 1 in 0.213 ms: EVALSHA lock_acquire 1 orders 30000 …
@@ -40,7 +41,7 @@ static inline void lk__trace_answer(const struct lk__conn *conn, const struct lk
 		lk__trace_answer_line(conn, request, reply);
 }
 
-/* Of the connection for messages: what it says, answers to SUBSCRIBE too. */
+/* Traces what the connection for messages says, answers to SUBSCRIBE too. */
 static inline void lk__trace_message(const struct lk__conn *conn, const redisReply *reply)
 {
 	if (lk__log_debugs(&conn->node->log))
@@ -53,7 +54,7 @@ static inline void lk__trace_conn(const struct lk__conn *conn, const char *what)
 		lk__trace_conn_line(conn, what);
 }
 
-/* What sentinels and nodes are asked for their masters, over connections of their own. */
+/* Traces what sentinels and nodes are asked for their masters, over connections of their own. */
 static inline void lk__trace_words(const struct lk_config *config, size_t argc, const char **argv)
 {
 	if (lk__log_debugs(&config->log))

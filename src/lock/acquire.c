@@ -91,7 +91,7 @@ static int caller_kept_out(struct lk__entry *entry, struct lk__caller *waiter, l
 	return 0;
 }
 
-/* Whether a hold of the waiter's owner, other than its own, was lost and not released yet. */
+/* Tells whether a hold of the waiter's owner, other than its own, was lost and not released yet. */
 static bool caller_lost(const struct lk__entry *entry, const struct lk__caller *waiter)
 {
 	const struct lk__owner owner = lk__hold_owner(waiter->hold);
@@ -137,7 +137,7 @@ static int caller_over(struct lk__entry *entry, struct lk__caller *waiter, lk_er
 	return code ? caller_fail(entry, code, error) : 0;
 }
 
-/* Whether its owner can be told that it has the lock. */
+/* Tells whether its owner can be told that it has the lock. */
 static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller *waiter)
 {
 	const struct lk__hold *hold = waiter->hold;
@@ -148,8 +148,8 @@ static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller 
 	       !caller_lost(entry, waiter) && lk__now_ns() < lk__hold_deadline(hold);
 }
 
-/* Of one that is not the head: 1, it has the lock; 0, it waits on, until `until_ns` unless it is
- * woken before; or why it leaves. */
+/* Looks at a caller that is not the head: 1, it has the lock; 0, it waits on, until `until_ns`
+ * unless it is woken before; or why it leaves. */
 static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64_t *until_ns,
 		       lk_error *error)
 {
@@ -174,7 +174,7 @@ static int caller_look(struct lk__entry *entry, struct lk__caller *waiter, int64
 	return rc;
 }
 
-/* What the owner has of the other side of the lock. The number serves one downgrade: if two grants
+/* The owner's grant of the other side of the lock. The number serves one downgrade: if two grants
  * had the same, a late release of the first could end the second. */
 struct other_side {
 	uint64_t number; /* of the grant; 0: none */
@@ -286,7 +286,7 @@ static void caller_count(struct lk__entry *entry, const struct lk__caller *waite
 	}
 }
 
-/* What is left of a caller that is not in the queue any more. */
+/* Gives up what a caller had that is not in the queue any more, and counts how it ended. */
 static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 			  const struct lk__caller *waiter, int rc)
 {
@@ -365,7 +365,7 @@ static void head_failed(struct lk__head *head, int code, bool retryable, const c
 	head_fail(head, code, reason);
 }
 
-/* The same where it is for want of a connection. */
+/* The try failed for want of a connection. */
 static void head_unconnected(struct lk__head *head, const lk_error *why, bool retryable)
 {
 	head_failed(head, why->code, retryable, why->message);
@@ -503,8 +503,8 @@ static int connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 
 /* ---- its tries ---- */
 
-/* What ends a lock without a message is noticed within this time. A place in the order of turns is
- * not kept for ever. */
+/* The longest time between two looks: within it the head notices what ends a lock without a
+ * message. A place in the order of turns is not kept for ever. */
 static int64_t look_most_ms(const struct lk__entry *entry)
 {
 	int64_t look_ms = entry->client->config->look_again_ms;
@@ -593,7 +593,7 @@ static int64_t head_answer_until_ns(const struct lk__head *head)
 	return lk__earlier(until_ns + caller_last_answer_ns(waiter), try_ns);
 }
 
-/* What the answer to the lock's try says, which is not in flight any more. */
+/* Reads the answer to the lock's try, which is not in flight any more. */
 static struct lk__answer entry_answer(struct lk__entry *entry, const struct lk__request *request)
 {
 	struct lk__answer answer = lk__answer_take(request, entry->target.recipe->read_acquire,
@@ -849,7 +849,7 @@ static int hear_look(struct lk__head *head)
 	return 0;
 }
 
-/* What has been heard so far is in the mark. */
+/* Listens from the mark on, which knows what has been heard so far. */
 static int hear_begin(struct lk__head *head, int64_t until_ns, bool news_only)
 {
 	struct lk__entry *entry = head->entry;
@@ -951,7 +951,7 @@ static int head_is_over(struct lk__head *head, const struct lk__effects *effects
 	return 0;
 }
 
-/* Of a failure that no answer has explained. */
+/* The reason of a failure that no answer has explained. */
 static const char *head_reason(const struct lk__head *head, int code)
 {
 	if (head->event.type == LK__ATTEMPT_LATE)

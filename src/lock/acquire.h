@@ -15,7 +15,7 @@
 #include "lock/hold.h"
 #include "lock/operation.h"
 
-/* What a head waits for. */
+/* The event that a head waits for. */
 enum lk__head_wait {
 	LK__HEAD_NOTHING,
 	LK__HEAD_CONNECTION,

@@ -15,7 +15,7 @@
 
 /* ---- what was granted ---- */
 
-/* What was granted to an asynchronous acquire, when it ends, and when its completion is taken. */
+/* Notes in the completion what an acquire was granted, when it ends and when it is taken. */
 
 static void acquire_note(struct lk__async *async)
 {
@@ -34,7 +34,7 @@ static void acquire_note(struct lk__async *async)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* What was granted becomes holds, one for each permit. The first one's id says those of all. */
+/* Makes holds of what was granted, one for each permit. The first one's id says those of all. */
 static int permits_begin(struct lk__async *async, lk_error *error)
 {
 	struct lk__completion *completion = async->completion;
@@ -190,7 +190,7 @@ static void guest_leave(struct lk__guest *guest)
 	lk__client_unref(client);
 }
 
-/* The same time, or the end of the close of another of its clients. */
+/* The sooner of `until_ns` and the end of the close of another of its clients. */
 static int64_t async_multi_until_ns(const struct lk__async_multi *multi, int64_t until_ns)
 {
 	for (size_t i = 1; i < LK__MULTI_MAX; i++)
@@ -200,7 +200,7 @@ static int64_t async_multi_until_ns(const struct lk__async_multi *multi, int64_t
 	return until_ns;
 }
 
-/* What a call of a multi lock needs, from its start to its completion. LK_ENOMEM. */
+/* Frees the call's multi part. */
 static void async_multi_free(struct lk__async *async)
 {
 	struct lk__async_multi *multi = async->multi;
@@ -237,7 +237,7 @@ static void async_multi_granted(struct lk__completion *completion)
 
 /* ---- taken ---- */
 
-/* Whether every hold still is what was granted; else its owner has given one up. */
+/* Tells whether every hold still is what was granted; else its owner has given one up. */
 static bool taken_is_whole(const struct lk__completion *completion)
 {
 	const struct lk__multi_taken *taken = completion->multi;
@@ -537,7 +537,7 @@ static void async_init(struct lk__async *async)
 	async->op = &async->counting.op;
 }
 
-/* What the caller of a semaphore or a latch is told of the count. */
+/* Tells the caller of a semaphore or a latch the count. */
 static int count_end(struct lk__async *async, int rc)
 {
 	const struct lk__entry *entry = async->want.counter->entry;
@@ -742,7 +742,7 @@ static bool entry_is_settled(const struct lk__entry *entry)
 	       !lk__entry_policy(entry)->compensating(entry);
 }
 
-/* Whether nothing of what was asked for may be held that nobody wants. */
+/* Tells whether nothing of what was asked for may be held that nobody wants. */
 static bool completion_is_settled(const struct lk__completion *completion)
 {
 	bool settled = entry_is_settled(completion->entry);

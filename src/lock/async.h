@@ -31,7 +31,7 @@ enum lk__async_way {
 	LK__ASYNC_GIVE,   /* permits go back: several, or one of another client */
 };
 
-/* What a request asks for, besides its owner, who is the completion's. */
+/* The arguments of a request; its owner is the completion's. */
 struct lk__async_want {
 	enum lk__async_way way;
 	const char *operation;         /* a constant, for messages */

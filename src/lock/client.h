@@ -49,7 +49,7 @@ struct lk__notices {
 	_Atomic bool owes; /* the loop is to call that queue's callback, if it is owed */
 };
 
-/* What is known of the client's own key, see below. */
+/* The client's own key, as far as it is known; see below. */
 struct lk__client_record {
 	int64_t since_ns;       /* the client's start */
 	_Atomic int64_t due_ns; /* not written again before; set under the mutex */
@@ -143,7 +143,7 @@ struct lk__holders {
 	_Atomic size_t count;    /* set under the mutex */
 };
 
-/* What is done with everything that the client has: by src/lock/client_new.c, which makes it. */
+/* The work on everything that the client has: by src/lock/client_new.c, which makes it. */
 struct lk__client_ops {
 	/* The work of a turn of the loop. `verify`: every grant is to be verified. Says whether
 	 * asynchronous calls were resumed, and returns when more is due. */
@@ -200,7 +200,7 @@ static inline bool lk__client_forked(const lk_client *client)
 	return atomic_load_explicit(client->alive, memory_order_relaxed) == 0;
 }
 
-/* Whether any asynchronous request is in flight, or waits for an answer to this client. */
+/* Tells whether any asynchronous request is in flight, or waits for an answer to this client. */
 static inline bool lk__async_active(const lk_client *client)
 {
 	return atomic_load(&client->asyncs.count) > 0 || atomic_load(&client->asyncs.listeners) > 0;
@@ -225,7 +225,7 @@ static inline bool lk__async_rest(lk_client *client)
 void lk__client_ref(lk_client *client);
 void lk__client_unref(lk_client *client);
 
-/* What we keep about the calling thread; NULL when out of memory. */
+/* Our record of the calling thread; NULL when out of memory. */
 struct lk__thread *lk__client_thread(lk_client *client);
 
 /* Forgets the threads: the client no longer hears of their ends. Waits for threads that are ending

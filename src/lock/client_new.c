@@ -140,7 +140,7 @@ static void client_on_lost(void *context)
 	lk__loop_verify(context);
 }
 
-/* What was in doubt is looked at now that the node answers again. */
+/* Looks at what was in doubt, now that the node answers again. */
 static void client_on_up(void *context)
 {
 	lk__loop_verify(context);

@@ -139,7 +139,7 @@ static void close_limit(lk_client *client)
 	atomic_store(&close->until_ns, until_ns);
 }
 
-/* Whether a node has something to answer yet, or is to be asked by the loop. */
+/* Tells whether a node has something to answer yet, or is to be asked by the loop. */
 static bool close_expects(lk_client *client, struct lk__node *node)
 {
 	size_t count = atomic_load(&node->script_count);
@@ -162,7 +162,7 @@ static int64_t close_node_ends_ns(const lk_client *client, struct lk__node *node
 				     : lk__after_ms(since_ns, client->config->command_timeout_ms);
 }
 
-/* The same for the latest of the nodes that have to give back parts of a quorum's lock. */
+/* The end that is latest among the nodes that have to give back parts of a quorum's lock. */
 static int64_t close_quorum_ends_ns(struct lk__entry *entry)
 {
 	struct lk__node *nodes[LK__RED_MAX];
@@ -227,8 +227,8 @@ static size_t close_calls(lk_client *client)
 	return atomic_load(&client->asyncs.count) + guests;
 }
 
-/* Whether the time is over. While some calls are told, the others have time as well: a crowd takes
- * longer, and each looks at the limit. */
+/* Tells whether the time is over. While some calls are told, the others have time as well: a crowd
+ * takes longer, and each looks at the limit. */
 static bool close_is_over(lk_client *client)
 {
 	struct lk__closing *close = &client->close;
@@ -240,13 +240,13 @@ static bool close_is_over(lk_client *client)
 	return lk__now_ns() >= close->end_ns;
 }
 
-/* Whether nobody waits, and no request is yet to be begun: a release may be among them. */
+/* Tells whether nobody waits, and no request is yet to be begun: a release may be among them. */
 static bool close_all_have_left(lk_client *client)
 {
 	return atomic_load(&client->counters.waiting) == 0 && close_calls(client) == 0;
 }
 
-/* Those who wait go; what they send as they leave a queue on the server comes before the end. */
+/* Waits until those who wait have gone: they send something as they leave a queue on the server. */
 static void close_await_leavers(lk_client *client, struct lk__thread *thread)
 {
 	close_messages(client);
@@ -279,7 +279,7 @@ static void close_read(lk_client *client, struct lk__thread *thread, bool last)
 	}
 }
 
-/* What is on several nodes is compensated by their clients: a majority has to be done. */
+/* True when of each quorum's lock a majority has been compensated, which the nodes' clients do. */
 static bool close_quorums_are_free(lk_client *client)
 {
 	size_t count;
@@ -361,8 +361,8 @@ void lk__client_end(lk_client *client)
 	lk__notices_ring(client); /* no loop does it any more */
 }
 
-/* Of several callers one closes. The others wait until it has ended: before that nobody knows what
- * is still held. 1 when another has closed meanwhile, or LK_ENOMEM. */
+/* Lets one of several callers close. The others wait until it has ended: before that nobody knows
+ * what is still held. 1 when another has closed meanwhile, or LK_ENOMEM. */
 static int close_claim(lk_client *client, lk_error *error)
 {
 	int waited = 0;

@@ -14,12 +14,12 @@
 /* `how`: LK_CLOSE_…. The first call does it; others find it done, or wait for what was not. */
 int lk__client_close(lk_client *client, int how, lk_error *error);
 
-/* Of a client with a thread that is freed: closes it, with LK_CLOSE_ABANDON, unless that was done;
- * for what an earlier close has waited for in vain, it looks once. Then ends it. */
+/* Closes a client with a thread that is freed, with LK_CLOSE_ABANDON, unless that was done; for
+ * what an earlier close has waited for in vain, it looks once. Then ends it. */
 void lk__close_for_good(lk_client *client);
 
-/* Of a threadless client: begins to close it, and completes the request at the end. The code of a
- * failure, without a completion. */
+/* Begins to close a threadless client, and completes the request at the end. The code of a failure,
+ * without a completion. */
 struct lk__completion;
 int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error);
 bool lk__close_is_under_way(lk_client *client);

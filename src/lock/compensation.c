@@ -51,7 +51,8 @@ static struct lk__compensation *compensation_alloc(struct lk__entry *entry, uint
 	return compensation;
 }
 
-/* The same. The library leaves a `kept` one so on purpose, and does not count it as held. */
+/* Makes a compensation, or NULL. The library leaves a `kept` one so on purpose, and does not count
+ * it as held. */
 static struct lk__compensation *compensation_make(struct lk__entry *entry, uint64_t number,
 						  int64_t until_ns, int64_t at_ns, bool kept)
 {
@@ -328,7 +329,8 @@ void lk__compensate_given(struct lk__entry *entry, uint64_t number,
 	}
 }
 
-/* Those of a number are due once no copy of its acquire can run, or now if that is `over`. */
+/* Makes this number's compensations due when no copy of its acquire can run any more, or at once if
+ * it is `over`. */
 static void compensation_bring_forward(const struct lk__entry *entry, uint64_t number, bool over)
 {
 	struct lk__compensation *compensation;
@@ -387,7 +389,8 @@ void lk__compensation_retry(lk_client *client)
 
 /* ---- the loop's turn ---- */
 
-/* Those that are due, in a row, marked as under way. `next_ns`: when the next is. */
+/* Takes the compensations that are due, in a row, and marks them as under way. `next_ns`: when the
+ * next is due. */
 static struct lk__compensation *compensation_due(lk_client *client, int64_t now_ns,
 						 int64_t *next_ns)
 {

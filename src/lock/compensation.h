@@ -21,21 +21,22 @@
 /* Notes one; `until_ns`: when no copy of its acquire can run any more. Entry's mutex held. */
 void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
-/* The same for what the master has granted and replicas have not acknowledged: the release is first
+/* Compensates what the master has granted and replicas have not acknowledged: the release is first
  * sent for the master alone, which is as far as close waits for it. */
 void lk__compensate_unheard(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
-/* The same where a release is on its way already: it is repeated when no copy can run any more. */
+/* Compensates a number whose release is on its way already: it is repeated when no copy can run any
+ * more. */
 void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
-/* The same for what others are not to have before `at_ns`: its owner was told that it has it until
+/* Compensates what others are not to have before `at_ns`: its owner was told that it has it until
  * then. It goes at once when its client is closed. */
 void lk__compensate_kept(struct lk__entry *entry, uint64_t number, int64_t until_ns, int64_t at_ns);
 /* Its owner has released it: it goes at once. */
 void lk__compensate_no_longer(const struct lk__entry *entry, uint64_t number);
 
 /*
- * The same for a number whose acquire is over: its release goes out at once, behind what is in
+ * Compensates a number whose acquire is over: its release goes out at once, behind what is in
  * flight on the connection of the tries. If it is refused, or gets no answer, the loop repeats it.
  */
 void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
@@ -59,7 +60,7 @@ void lk__compensation_retry(lk_client *client);
 /* The loop's turn. Returns when the next is due; LK__NEVER for none. */
 int64_t lk__compensation_turn(lk_client *client);
 
-/* Whether there are any that close waits for: at that node, or, with NULL, at any. */
+/* Tells whether there are any that close waits for: at that node, or, with NULL, at any. */
 bool lk__compensation_pending(lk_client *client, const struct lk__node *node);
 
 void lk__compensation_free(lk_client *client);

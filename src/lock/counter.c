@@ -150,8 +150,8 @@ static struct lk__request *change_request(const struct lk__changing *changing)
 	return lk__words_script(&words, change->script, keys);
 }
 
-/* What a reply without an integer says; LK_OK when the request is to be made anew: under the same
- * number, so that what an earlier copy has done is found. */
+/* Reads a reply without an integer: its code, or LK_OK when the request is to be made anew: under
+ * the same number, so that what an earlier copy has done is found. */
 static int change_refused(struct lk__changing *changing, const struct lk__request *request,
 			  lk_error *error)
 {
@@ -208,7 +208,7 @@ static int change_end(struct lk__changing *changing, int rc, lk_error *error)
 
 /* ---- the count ---- */
 
-/* What was answered; `rc`: 0, or the code without an answer. The count is 0 without a key. */
+/* Reads the answer; `rc`: 0, or the code without an answer. The count is 0 without a key. */
 static int count_read(const struct lk__entry *entry, const struct lk__request *request, int rc,
 		      const char *operation, int64_t *count_out, lk_error *error)
 {
@@ -274,7 +274,7 @@ static int give_begin(struct lk__counting *counting)
 	return rc == 1 ? ask_send(counting, request) : rc;
 }
 
-/* What was asked was answered, or ended with `rc` and is NULL. */
+/* Goes on with the answer to what was asked; NULL: it ended with `rc`. */
 static int give_next(struct lk__counting *counting, int rc, const struct lk__request *answer)
 {
 	struct lk__request *request;

@@ -31,8 +31,8 @@ struct lk__counter *lk__counter_new(struct lk__entry *entry);
 void lk__counter_ref(struct lk__counter *counter);
 void lk__counter_unref(struct lk__counter *counter);
 
-/* What is to be changed: a script with the keys count, record and settled record, and the arguments
- * deadline, channel, these, and how long the count lasts at least. */
+/* A change that is to be made: a script with the keys count, record and settled record, and the
+ * arguments deadline, channel, these, and how long the count lasts at least. */
 struct lk__change {
 	enum lk__script_id script;
 	bool permits; /* another key: the permits in use */
@@ -46,8 +46,7 @@ void lk__change_add_number(struct lk__change *change, int64_t number);
 /* When what is asked now has to be answered. */
 int64_t lk__counter_until_ns(const struct lk__entry *entry);
 
-/* What the caller of a semaphore or a latch is told of a wait that ended with `rc`; `count`: of
- * permits. */
+/* Tells the caller of a semaphore or a latch how its wait ended, with `rc`; `count`: of permits. */
 int lk__counter_waited(const struct lk__entry *entry, int64_t count, int rc, lk_error *error);
 
 /*
@@ -119,7 +118,7 @@ struct lk__changing {
 	int64_t answer;
 };
 
-/* What its reply says: 1, `answer` is known; 0, another request is to be made; or a code. */
+/* Reads its reply: 1, `answer` is known; 0, another request is to be made; or a code. */
 int lk__change_read(struct lk__changing *changing, const struct lk__request *request,
 		    lk_error *error);
 

@@ -83,7 +83,7 @@ void lk__doubt_key(lk_client *client, const char *key, size_t key_size)
 
 /* ---- by a grant ---- */
 
-/* The same owner may have both sides of a lock. */
+/* True of the other side of the same lock, which the same owner may have. */
 static bool is_other_side(const struct lk__entry *entry, const struct lk__entry *other)
 {
 	size_t size = lk__entry_words_size(entry);
@@ -98,8 +98,8 @@ static void doubt_other(void *context, struct lk__entry *other)
 		lk__doubt(other);
 }
 
-/* Of a kind whose owners have one entry in common, only another kind has a second entry of the key:
- * a client with one kind does not look, nor take its mutex, for each grant. */
+/* Where the owners of a kind have one entry in common, only another kind has a second entry of the
+ * key: a client with one kind does not look, nor take its mutex, for each grant. */
 static void doubt_other_kinds(struct lk__entry *entry)
 {
 	lk_client *client = entry->client;

@@ -11,10 +11,12 @@
 
 #include "lock/client.h"
 
-/* What we believe of the entry's grant may be out of date. The entry cannot go meanwhile. */
+/* Puts the entry's grant in doubt: what we believe of it may be out of date. The entry cannot go
+ * meanwhile. */
 void lk__doubt(struct lk__entry *entry);
 
-/* The same of the red locks that have it among their nodes. The mutex of its client is held. */
+/* Puts the red locks in doubt that have the entry among their nodes. The mutex of its client is
+ * held. */
 void lk__doubt_fronts(const struct lk__entry *entry);
 
 /* An answer says that nobody, or somebody else, has the key: all holds of this client under it are

@@ -77,7 +77,7 @@ void lk__entry_free(struct lk__entry *entry)
 	free((char *)entry - entry_front_size(entry->target.recipe));
 }
 
-/* What an entry of a kind is found by: its owner where each has one, its key. */
+/* The bytes by which an entry of a kind is found: its owner where each has one, its key. */
 struct entry_id {
 	size_t size, key_size;
 	char *bytes; /* to be freed; the key is their end, and a NUL follows */
@@ -661,8 +661,8 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 	};
 }
 
-/* Whether a number of it may have to be compensated before its next try, release or extension: when
- * its hold is lost (see lk__entry_note_loss()), or by others. */
+/* Tells whether a number of it may have to be compensated before its next try, release or
+ * extension: when its hold is lost (see lk__entry_note_loss()), or by others. */
 static bool entry_needs_spares(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;

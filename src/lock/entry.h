@@ -28,9 +28,9 @@
 /* ---- what its targets make of its calls ---- */
 
 /*
- * What a lock's targets make of its calls: one node answers for it, or a majority of several does.
- * Every entry has one of the two rows of lock/client_new.c, and drivers call through it. The
- * rows name functions of the layers above this one: they are handed down with the client.
+ * The calls of a lock, as its targets carry them out: one node answers for it, or a majority of
+ * several does. Every entry has one of the two rows of lock/client_new.c, and drivers call through
+ * it. The rows name functions of the layers above this one: they are handed down with the client.
  */
 
 struct lk__batch;
@@ -93,7 +93,7 @@ struct lk__owner {
 #define LK__NOTICE_LOST 2u
 #define LK__NOTICE_ABANDONED 4u
 
-/* What the handle of a kind asks of each try. */
+/* The settings that a handle has for each try. */
 struct lk__settings {
 	unsigned flags;  /* of the kind's own */
 	int64_t poll_ms; /* 0: the recipe's */
@@ -114,7 +114,7 @@ struct lk__trouble {
 	char reason[LK__TROUBLE_SIZE];
 };
 
-/* What a notice tells of a hold besides its deadline. */
+/* The part of a notice that is kept for a hold, besides its deadline. */
 struct lk__told {
 	struct lk__trouble trouble;
 	struct lk__node *node; /* that last confirmed it; NULL: several do */
@@ -183,7 +183,7 @@ static inline const struct lk__hold_extra *lk__hold_extra(const struct lk__hold 
 	return hold->has_extra ? (const struct lk__hold_extra *)(hold + 1) : &none;
 }
 
-/* What the server has granted, as far as confirmed. */
+/* The server's grant, as far as it is confirmed. */
 struct lk__grant {
 	uint64_t number;
 	uint64_t fence;
@@ -237,8 +237,8 @@ struct lk__caller {
 	const lk_error *why; /* of the head: what stands in its way; else NULL */
 };
 
-/* What an entry has only while a caller waits, or a try is out: an entry that is merely held, or
- * merely known, is small. */
+/* The part of an entry that is there only while a caller waits, or a try is out: an entry that is
+ * merely held, or merely known, is small. */
 struct lk__waiting {
 	unsigned callers; /* between a begin and its end, in the queue or not */
 	struct lk__caller *queue, *head;
@@ -310,13 +310,12 @@ int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct 
 int lk__entry_notify(struct lk__entry *entry, const char *text, const char *operation,
 		     lk_error *error);
 
-/* The same as lk__entry_get(), but NULL where there is none: 0, or LK_ENOMEM. */
+/* As lk__entry_get(), but NULL where there is none: 0, or LK_ENOMEM. */
 int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
 		   const void *name, size_t size, const struct lk__owner *owner);
-/* The same, but NULL also when out of memory. */
-/* Whether the entry is that of this thread's own. */
+/* Tells whether the entry is that of this thread's own. */
 bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner);
-/* Of its words, without the NUL. */
+/* The size of its words, without the NUL. */
 static inline size_t lk__entry_words_size(const struct lk__entry *entry)
 {
 	return (size_t)(entry->target.key - entry->words) + entry->target.key_size;
@@ -344,7 +343,7 @@ static inline size_t lk__entry_name_size(const struct lk__entry *entry)
 			lk__count(&of_name_->counter, by);                                         \
 	} while (0)
 
-/* The same of a duration: `what` has the members what_us and what_sum_us. */
+/* Counts a duration: `what` has the members what_us and what_sum_us. */
 #define lk__entry_count_us(entry, what, duration_ns)                                               \
 	do {                                                                                       \
 		struct lk__counters *of_name_ = (entry)->counters;                                 \
@@ -361,7 +360,7 @@ void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
 /* One without holds that is not in its client's table any more. */
 void lk__entry_free(struct lk__entry *entry);
 
-/* What its targets make of its calls. */
+/* The row of calls of its targets. */
 static inline const struct lk__policy *lk__entry_policy(const struct lk__entry *entry)
 {
 	return &entry->client->ops->policies[entry->spreads ? LK__MAJORITY : LK__ONE_NODE];
@@ -438,7 +437,7 @@ struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__own
 /* Until when the current hold is certain. */
 int64_t lk__hold_deadline(const struct lk__hold *hold);
 
-/* Whether what we know of the grant may be out of date. */
+/* Tells whether what we know of the grant may be out of date. */
 bool lk__entry_in_doubt(const struct lk__entry *entry);
 
 /* A try is about to be sent: what is heard from now on puts its grant in doubt, and so does a node
@@ -446,9 +445,9 @@ bool lk__entry_in_doubt(const struct lk__entry *entry);
 uint64_t lk__entry_begin_try(struct lk__entry *entry);
 
 /*
- * What follows from a change of the hold beyond the entry, at most one of each. Only the functions
- * of hold.h call those that return it: they carry it out, in a fixed order, before
- * the mutex is given up.
+ * The effects of a change of the hold beyond the entry, at most one of each. Only the functions of
+ * hold.h call those that return it: they carry it out, in a fixed order, before the mutex is given
+ * up.
  */
 struct lk__entry_effects {
 	struct lk__hold *lost;  /* its owner is told */
@@ -477,7 +476,7 @@ LK__CARRY_OUT struct lk__entry_effects lk__entry_note_hand(struct lk__entry *ent
 							   struct lk__caller *waiter,
 							   int64_t now_ns);
 
-/* What the server granted in another entry's queue goes to a hold of this one, which has none. */
+/* Gives a hold of this entry, which has none, what the server granted in another entry's queue. */
 LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry,
 							    struct lk__hold *hold,
 							    const struct lk__grant *grant);
@@ -504,7 +503,8 @@ void lk__entry_settle(struct lk__entry *entry);
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
 
-/* The same for a caller that looks next whether it is the head: it is not woken for that. */
+/* As lk__entry_promote(), for a caller that looks next whether it is the head: it is not woken for
+ * that. */
 void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *caller);
 
 /* A try is about to be sent; and its attempt has taken what became of it, so that what nobody wants
@@ -523,8 +523,8 @@ void lk__entry_unsubscribe(struct lk__entry *entry);
  */
 int lk__entry_kept_out(const struct lk__entry *entry);
 
-/* Whether "busy" is known from before the caller came, where that says nothing: a latch may have
- * opened since. Then the head has to try again for it, at once or after its present try. */
+/* Tells whether "busy" is known from before the caller came, where that says nothing: a latch may
+ * have opened since. Then the head has to try again for it, at once or after its present try. */
 bool lk__entry_is_stale(const struct lk__entry *entry, const struct lk__caller *caller);
 void lk__entry_ask_anew(struct lk__entry *entry);
 
@@ -541,7 +541,7 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
  * where something without a lease may be left: a place in a queue, a count. */
 int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
 
-/* The same for the leases of holds alone. */
+/* As lk__entry_outlived_ns(), for the leases of holds alone. */
 int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns);
 
 /* ---- turns ---- */

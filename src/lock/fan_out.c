@@ -415,7 +415,8 @@ void lk__asks_begin(struct lk__asks *asks, struct lk__op *op, int64_t until_ns)
 	}
 }
 
-/* Of those that are asked one after the other: the present one is over, and the next is asked. */
+/* Looks at requests that are asked one after the other: when the present one is over, the next is
+ * asked. */
 static bool ask_look(struct lk__asks *asks, struct lk__op *op, bool gives_up)
 {
 	struct lk__request *request = op->request;

@@ -27,8 +27,9 @@ struct lk__fan_out_part {
 	struct lk__request *request[LK__FAN_OUT_ASKS_MAX]; /* all are done when done == count */
 };
 
-/* What the answers are for. `take` and `decided` are called with the fan-out locked, by the caller;
- * `late` and `end` with no mutex held, by the threads that read the answers, perhaps at once. */
+/* The use that is made of the answers. `take` and `decided` are called with the fan-out locked, by
+ * the caller; `late` and `end` with no mutex held, by the threads that read the answers, perhaps at
+ * once. */
 struct lk__fan_out_use {
 	void *context;
 	/* The answers of a node are complete. May be NULL. */
@@ -58,7 +59,7 @@ void lk__fan_out_go(struct lk__fan_out *fan_out);
  * or LK_ECANCELLED. */
 int lk__fan_out_wait(struct lk__fan_out *fan_out, int64_t until_ns, lk_cancel *cancel);
 
-/* The same for an asynchronous call, which is woken until this is true. */
+/* Looks, for an asynchronous call, which is woken until this is true. */
 bool lk__fan_out_look(struct lk__fan_out *fan_out);
 
 /* From `take` alone: asks its node one more command, from now on on that connection; its answers
@@ -71,7 +72,7 @@ bool lk__fan_out_more(struct lk__fan_out *fan_out, size_t node, struct lk__conn 
  * For callers that hold no lock. */
 void lk__fan_out_hurry(struct lk__fan_out *fan_out);
 
-/* What was not sent yet is not sent any more, and is taken as an answer that says so. */
+/* Takes back what was not sent yet, which is taken as an answer that says so. */
 void lk__fan_out_withdraw(struct lk__fan_out *fan_out);
 
 /* A node's part, as it was asked. */
@@ -103,8 +104,8 @@ struct lk__asks {
 	size_t next;                 /* one after the other */
 };
 
-/* What an operation waits for: sends them. Look: true when all are read, at the latest when
- * op->until_ns is over, or if it gives up. */
+/* Sends them, for an operation that waits for the answers. Look: true when all are read, at the
+ * latest when op->until_ns is over, or if it gives up. */
 void lk__asks_begin(struct lk__asks *asks, struct lk__op *op, int64_t until_ns);
 bool lk__asks_look(struct lk__asks *asks, struct lk__op *op, bool gives_up);
 

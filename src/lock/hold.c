@@ -215,7 +215,7 @@ int64_t lk__hold_margin_ns(const struct lk__hold *hold)
 	return margin_ms * LK__MS;
 }
 
-/* Whether it has been held for longer than its owner allows. */
+/* Tells whether it has been held for longer than its owner allows. */
 static bool hold_is_too_long(const struct lk__hold *hold, int64_t now_ns)
 {
 	int64_t max_hold_ms = lk__hold_extra(hold)->max_hold_ms;

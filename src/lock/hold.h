@@ -21,7 +21,7 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
 void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms);
 
-/* What the server granted in another entry's queue goes to a hold of this one, which has none. */
+/* Gives a hold of this entry, which has none, what the server granted in another entry's queue. */
 void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
 			  const struct lk__grant *grant);
 
@@ -49,7 +49,7 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns);
 /* How long before the end of the hold its owner is warned. */
 int64_t lk__hold_margin_ns(const struct lk__hold *hold);
 
-/* Whether the watchdog renews it, and the lease that it asks for then. */
+/* Tells whether the watchdog renews it, and the lease that it asks for then. */
 bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns);
 int64_t lk__renewal_lease_ms(const struct lk__hold *hold);
 
@@ -65,8 +65,7 @@ int64_t lk__question_due_ns(const struct lk__hold *hold, int64_t now_ns);
 
 struct lk__request;
 
-/* What the answer to the renewal at `index` of a request, which is done, tells instead of "yes".
- * Without a mutex. */
+/* Reads why a request, which is done, was no renewal. Without a mutex. */
 void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request);
 
 /* The connection for the node's background work is waited for, or an answer on it. Without a mutex,
@@ -82,7 +81,7 @@ void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends);
 
 /* ---- an acquire and the holds that there are ---- */
 
-/* What an acquire asks for. */
+/* The arguments of an acquire. */
 struct lk__want {
 	struct lk__owner owner;
 	int64_t lease_ms, max_hold_ms, margin_ms;

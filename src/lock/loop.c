@@ -103,8 +103,9 @@ static int64_t loop_listen(struct lk__loop *loop)
 }
 
 /*
- * What is expected is read, in one way or the other. `any`: asynchronous calls were resumed; the
- * last of them may have left a try behind, whose answer is ticked for like any that nobody awaits.
+ * Sees to it that what is expected is read, in one way or the other. `any`: asynchronous calls were
+ * resumed; the last of them may have left a try behind, whose answer is ticked for like any that
+ * nobody awaits.
  */
 static int64_t loop_expect(struct lk__loop *loop, bool any)
 {
@@ -159,8 +160,8 @@ static int64_t loop_make(struct lk__loop *loop, struct lk__conn *conn)
 	return lk__conn_make_turn(conn, &loop->thread, loop->set_fd);
 }
 
-/* What connects, and no caller drives. Without threads, also what looks for masters: those who
- * connect may have to know first where their server is. */
+/* Drives the connects that no caller drives; without threads, also what looks for masters: those
+ * who connect may have to know first where their server is. */
 static int64_t loop_connect(struct lk__loop *loop)
 {
 	struct lk__topo *topo = loop->client->topo;
@@ -237,7 +238,7 @@ int lk__loop_fd(lk_client *client)
 	return client_loop(client)->set_fd;
 }
 
-/* What has come since the last turn, only the set knows. */
+/* Asks the set as well: only it knows what has come since the last turn. */
 int64_t lk__loop_due_ns(lk_client *client)
 {
 	struct lk__loop *loop = client_loop(client);

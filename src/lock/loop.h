@@ -21,7 +21,7 @@
 /* Starts it, unless it runs. LK_ESYSTEM or LK_ENOMEM. */
 int lk__loop_start(lk_client *client, lk_error *error);
 
-/* Of a threadless client, whose loop starts with the client. The turns that are due: 0, or
+/* Takes the turns that are due of a threadless client, whose loop starts with the client: 0, or
  * LK_EPROCESSING. */
 int lk__loop_process(lk_client *client);
 int lk__loop_fd(lk_client *client);

@@ -33,7 +33,7 @@ static int part_compare(const struct lk__entry *a, const struct lk__entry *b)
 			       (a->target.key_size < b->target.key_size);
 }
 
-/* Whether both are one key of one server, as far as their URLs tell. */
+/* Tells whether both are one key of one server, as far as their URLs tell. */
 static bool part_same(const struct lk__entry *a, const struct lk__entry *b)
 {
 	return strcmp(a->client->config->url, b->client->config->url) == 0 &&

@@ -25,7 +25,7 @@ struct lk__multi {
 	struct lk__entry *part[LK__MULTI_MAX]; /* by node and client, then name */
 };
 
-/* What an owner has of all of them. */
+/* An owner's hold of all of them. */
 struct lk__multi_hold {
 	int64_t deadline_ns; /* the soonest */
 	unsigned count;      /* the least */

@@ -152,7 +152,7 @@ static struct lk__want part_want(const struct lk__multi_ask *ask, size_t part)
 	return want;
 }
 
-/* What is asked of a part's own lock where that alone is waited for. */
+/* The arguments of a part's own acquire, where that part alone is waited for. */
 static struct lk__want await_want(const struct lk__multi_ask *ask, size_t part)
 {
 	struct lk__want want = part_want(ask, part);
@@ -167,8 +167,8 @@ static struct lk__want await_want(const struct lk__multi_ask *ask, size_t part)
 
 /* ---- places in the wait queues ---- */
 
-/* Whether nobody of this client has the lock, waits for it, or lets others go first, as a mere try
- * does not. */
+/* Tells whether nobody of this client has the lock, waits for it, or lets others go first, as a
+ * mere try does not. */
 static bool entry_is_free(struct lk__entry *entry, bool once)
 {
 	const struct lk__waiting *waiting = entry->waiting;
@@ -389,7 +389,7 @@ static void group_failed(struct lk__multi_ask *ask, const struct part_group *gro
 	ask_busy(ask, group->part[0], event->code);
 }
 
-/* What the answer says; NULL: none came. */
+/* Reads the answer; NULL: none came. */
 static struct lk__answer group_answer(const struct part_group *group,
 				      const struct lk__request *request)
 {
@@ -594,7 +594,7 @@ static int ask_over(const struct lk__multi_ask *ask)
 
 /* ---- giving back ---- */
 
-/* What became of a part: the first failure is told. */
+/* Notes what became of a part: the first failure is told. */
 static void ask_told(struct lk__multi_ask *ask, int rc)
 {
 	if (rc >= 0 || ask->result)
@@ -687,7 +687,7 @@ static void ask_give_back(struct lk__multi_ask *ask)
 	}
 }
 
-/* The same of all parts, which may be kept from others for `keep_ms`. */
+/* Releases all parts once, which may be kept from others for `keep_ms`. */
 static void ask_release(struct lk__multi_ask *ask, int64_t keep_ms)
 {
 	ask->keep_ms = keep_ms;
@@ -779,7 +779,7 @@ static struct lk__multi_event head_event(const struct lk__multi_head *head,
 					.compensating = ask_compensating(ask)};
 }
 
-/* Whether all are ours, and none has been lost by the time that all have been looked at. */
+/* Tells whether all are ours, and none has been lost by the time that all have been looked at. */
 static bool ask_stands(const struct lk__multi_ask *ask)
 {
 	struct lk__multi_hold hold;
@@ -1000,7 +1000,7 @@ static void await_begin(struct lk__multi_call *call)
 	await_listens(call, true);
 }
 
-/* Whether anything of it may still be held that nobody wants. */
+/* Tells whether anything of it may still be held that nobody wants. */
 static bool entry_is_out(struct lk__entry *entry)
 {
 	pthread_mutex_lock(&entry->mutex);
@@ -1075,7 +1075,7 @@ static bool action_begin(struct lk__multi_call *call)
 	}
 }
 
-/* Whether the action has ended, and how. */
+/* Tells whether the action has ended, and how. */
 static bool action_look(struct lk__multi_call *call, int *rc_out, lk_error *why)
 {
 	struct lk__multi_ask *ask = call->ask;

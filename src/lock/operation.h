@@ -74,19 +74,19 @@ void lk__op_part(struct lk__op *op);
  * send theirs behind it. */
 void lk__op_send(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
 		 int64_t until_ns);
-/* The same where the order does not matter: a calling thread sends it when it waits, which saves a
+/* Sends it where the order does not matter: a calling thread sends it when it waits, which saves a
  * turn of the connection's mutex. */
 void lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
 		 int64_t until_ns);
-/* The same to a request that was sent before, and that is waited for by `thread`. */
+/* Waits on for a request that was sent before, and that is waited for by `thread`. */
 void lk__op_await(struct lk__op *op, struct lk__request *request, int64_t until_ns);
 bool lk__op_is_answered(struct lk__op *op);
 /* The operation gives it up: true, and it is done, and stays the operation's; else `finish` will
  * own it. `hurries`: where only replicas are missing, it is done now, and says which. */
 bool lk__op_leave(struct lk__op *op, bool hurries, void (*finish)(struct lk__request *request));
 
-/* The same for a request that may be sent twice. Look: false while it waits on; else `answer_out`
- * is the request, done and the caller's, or NULL: no answer has come in time. */
+/* Sends a request that may be sent twice. Look: false while it waits on; else `answer_out` is the
+ * request, done and the caller's, or NULL: no answer has come in time. */
 void lk__op_ask(struct lk__op *op, struct lk__conn *conn, struct lk__request *request,
 		int64_t until_ns);
 bool lk__op_ask_look(struct lk__op *op, struct lk__request **answer_out);
@@ -99,15 +99,15 @@ int lk__op_listen_look(struct lk__op *op, int over, lk_error *why);
 /* The answers of several nodes: lk__fan_out_look() ends it, and says that it is to be woken. */
 void lk__op_wait_nodes(struct lk__op *op, struct lk__fan_out *fan_out, int64_t until_ns);
 
-/* What `other` waits for, whose step has said so. */
+/* Waits for what `other` waits for, whose step has said so. */
 void lk__op_wait_other(struct lk__op *op, struct lk__op *other);
 
 /* ---- one command, in the calling thread ---- */
 
 /* One command with an answer, in the calling thread: queries, forced releases. */
 
-/* What a request that is done says: LK__WAIT_READY, or its code with `error` filled. NULL: it had
- * no answer in time, LK_EMAYBEHELD. */
+/* Reads a request that is done: LK__WAIT_READY, or its code with `error` filled. NULL: it had no
+ * answer in time, LK_EMAYBEHELD. */
 int lk__ask_read(const lk_client *client, const struct lk__request *request, const char *what,
 		 lk_error *error);
 
@@ -125,7 +125,7 @@ struct lk__request *lk__question(struct lk__request *request);
  * for one failed attempt at most. */
 void lk__ask_route(const struct lk__entry *entry, struct lk__thread *thread, int64_t until_ns);
 
-/* The same as lk__ask() on the entry's connection. */
+/* As lk__ask(), on the entry's connection. */
 int lk__ask_entry(struct lk__entry *entry, struct lk__thread *thread, struct lk__request *request,
 		  const char *operation, int64_t until_ns, lk_error *error);
 

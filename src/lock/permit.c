@@ -16,7 +16,7 @@
 
 /* ---- the permits of this client ---- */
 
-/* Whether it has ended as was meant: then it is not ours any more. */
+/* Tells whether it has ended as was meant: then it is not ours any more. */
 static bool permit_is_over(struct lk__entry *entry)
 {
 	int64_t now_ns = lk__now_ns();
@@ -120,7 +120,7 @@ static void permit_forget(const struct lk__entry *queue, const char *id)
 	lk__entry_unref(entry);
 }
 
-/* Whether they can still be said to be held. */
+/* Finds out whether they can still be said to be held. */
 static int permits_check(const struct lk__entry *queue, const struct lk__grant *grant,
 			 const char *operation, lk_error *error)
 {
@@ -310,7 +310,7 @@ int lk__permit_lease_begin(struct lk__permit_lease *lease, lk_error *error)
 	return 0;
 }
 
-/* What the answer, `rc`, makes of a hold. */
+/* Sets a hold by the answer, `rc`. */
 static void lease_set(const struct lk__permit_lease *lease, struct lk__hold *hold, int rc)
 {
 	struct lk__entry *entry = hold->entry;
@@ -413,7 +413,7 @@ void lk__giving_free(struct lk__giving *giving)
 
 /* ---- each permit ---- */
 
-/* Whether one of ours is sent: what was lost is only given up. What is sent is nobody else's
+/* Tells whether one of ours is sent: what was lost is only given up. What is sent is nobody else's
  * business until the answer is there: a renewal that finds nothing then tells no loss. */
 static bool part_pass(const struct lk__giving_part *part)
 {
@@ -514,8 +514,8 @@ static int giving_unknown(const struct lk__giving *giving, lk_error *error)
 			giving->count == 1 ? giving->part[0].permit.id : "one of the permits");
 }
 
-/* What the release says. If one is not in use, it has done nothing, or its first copy has done
- * all. */
+/* Reads the answer to the release. If one is not in use, it has done nothing, or its first copy has
+ * done all. */
 static int giving_released(struct lk__giving *giving, const struct lk__request *answer,
 			   struct lk__request **request_out, lk_error *error)
 {

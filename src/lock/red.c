@@ -618,7 +618,7 @@ static void release_late(void *context, size_t index, const struct lk__fan_out_p
 		release_settle(release);
 }
 
-/* Whether no majority had it any more, whatever the others say. */
+/* Tells whether no majority had it any more, whatever the others say. */
 static bool release_is_lost(const struct release *release)
 {
 	const struct lk__red *red = lk__red_of(release->call.entry);

@@ -96,21 +96,21 @@ static inline struct lk__red *lk__red_of(const struct lk__entry *entry)
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error);
 
-/* What all nodes of a lock were asked: its caller waits for the fan-out, without the entry's mutex
- * and at most until then, between a begin and its end. */
+/* A call to all nodes of a lock: its caller waits for the fan-out, without the entry's mutex and at
+ * most until then, between a begin and its end. */
 struct lk__nodes_call {
 	struct lk__entry *entry;
 	struct lk__fan_out *fan_out;
 	int64_t until_ns;
 };
 
-/* Whether all that is needed of the nodes is there, or is not waited for any more. Their answers
- * are taken without the entry's mutex. */
+/* Tells whether all that is needed of the nodes is there, or is not waited for any more. Their
+ * answers are taken without the entry's mutex. */
 bool lk__red_answered(const struct lk__op *op);
-/* The same for one who has that mutex, which is given up meanwhile. */
+/* As lk__red_answered(), for one who has the entry's mutex, which is given up meanwhile. */
 bool lk__red_answered_under(const struct lk__op *op, struct lk__entry *entry);
 
-/* Of the policy of a majority (lock/entry.h). */
+/* The policy of a majority (lock/entry.h). */
 void lk__red_free(struct lk__entry *entry);
 void lk__red_let_go(struct lk__entry *entry, uint64_t number);
 void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
@@ -145,7 +145,7 @@ void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once
  * a question back if it was not sent yet. The front's mutex is held. */
 void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns);
 void lk__red_unjoin(struct lk__red_node *node);
-/* The same of a node where another has it, after a pause that grows; and what is due of that. */
+/* Asks a node where another has it, after a pause that grows. A turn asks those that are due. */
 void lk__red_join_later(struct lk__entry *entry, size_t index);
 void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
 

@@ -56,7 +56,8 @@ static struct lk__request *renewal_request(const struct lk__entry *member, uint6
 	return member->target.recipe->renew(&renewal, 1);
 }
 
-/* Whether that was asked of the grant that is held, and is certain, now. Its mutex is held. */
+/* Tells whether that was asked of the grant that is held, and is certain, now. Its mutex is
+ * held. */
 static bool renewal_is_current(const struct lk__entry *entry, const struct renewal *renewal)
 {
 	const struct lk__red *red = lk__red_of(entry);
@@ -114,7 +115,7 @@ static bool renewal_is_no(const struct lk__entry *entry, const struct renewal *r
 	return answer == 0 && !renewal->open && node->joins == renewal->joins;
 }
 
-/* The same. */
+/* Counts an answer. The entry's mutex is held. */
 static void tally_add(struct tally *tally, size_t index, int answer)
 {
 	struct renewal *renewal = &tally->of[index];
@@ -353,7 +354,7 @@ static bool extension_decided(void *context)
 	return tally_held(&extension->tally) || tally_lost(&extension->tally);
 }
 
-/* What it takes where it is compensated may outlast what was held. */
+/* Notes the lease of a member: what takes long to be compensated may outlast what was held. */
 static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
 {
 	pthread_mutex_lock(&member->mutex);

@@ -63,7 +63,7 @@ static void ballot_cast(struct ballot *ballot, enum lk__vote_type type, int code
 		 reason);
 }
 
-/* Whether the same is to be expected of the next try. */
+/* Tells whether the same is to be expected of the next try. */
 static bool event_lasts(const struct lk__attempt_event *event)
 {
 	if (event->type == LK__ATTEMPT_UNKNOWN)
@@ -71,7 +71,7 @@ static bool event_lasts(const struct lk__attempt_event *event)
 	return event->type == LK__ATTEMPT_FAILED && !event->retryable && !event->passing;
 }
 
-/* What the node has said, as of now. */
+/* The node's vote, as of now. */
 static struct lk__vote round_vote(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
@@ -90,7 +90,7 @@ static struct lk__votes round_votes(const struct round *round)
 	return votes;
 }
 
-/* Whether who it is was asked on a connection that still stands. */
+/* Tells whether who it is was asked on a connection that still stands. */
 static bool node_is_known(const struct lk__red_node *node)
 {
 	return node->known && node->epoch == atomic_load(&node->place->epoch);
@@ -139,7 +139,7 @@ static void node_judge(struct lk__red_node *node, struct lk__node *place, struct
 	node->met = true;
 }
 
-/* Whether the slot is elsewhere: the client has just connected, or has heard of a move. */
+/* Tells whether the slot is elsewhere: the client has just connected, or has heard of a move. */
 static bool round_is_astray(const struct round *round, size_t index)
 {
 	return lk__entry_node(round->red->node[index].member) != round->ballot[index].place;
@@ -184,7 +184,7 @@ static int64_t round_quarantine_ms(const struct round *round)
 	return round->lease_ms > watchdog_ms ? round->lease_ms : watchdog_ms;
 }
 
-/* Whether a grant of this node counts; else the ballot says why not. */
+/* Tells whether a grant of this node counts; else the ballot says why not. */
 static bool node_may_vote(const struct round *round, size_t index, struct ballot *ballot)
 {
 	const struct lk__red_node *node = &round->red->node[index];
@@ -340,7 +340,7 @@ static void round_more(struct round *round, size_t index, struct lk__request *re
 		ballot_cast(ballot, LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
 }
 
-/* The same questions once more, to the node that has the slot. All of them, or none. */
+/* Asks the node that has the slot now the same questions. All of them, or none. */
 static void round_turn(struct round *round, size_t index)
 {
 	struct lk__request *request[LK__IDENTITY_QUESTIONS_MAX];
@@ -398,8 +398,8 @@ static void round_join(const struct round *round, size_t index)
 		lk__red_join_later(round->call.entry, index);
 }
 
-/* What a node has answered late says about its part of the grant that was had without it. The
- * front's mutex is held. */
+/* Applies a late answer to the node's part of a grant that a majority has given. The front's mutex
+ * is held. */
 static void round_late_part(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
@@ -412,7 +412,7 @@ static void round_late_part(const struct round *round, size_t index)
 	round_join(round, index);
 }
 
-/* Whether no copy of the try can run any more, and none has on another node. */
+/* Tells whether no copy of the try can run any more, and none has on another node. */
 static bool ballot_tells(const struct ballot *ballot)
 {
 	const struct lk__vote *vote = &ballot->vote;
@@ -475,7 +475,8 @@ static void round_keep(const struct round *round)
 	}
 }
 
-/* Whether there is something to say of it: it has answered, and not granted; or it had the time. */
+/* Tells whether there is something to say of it: it has answered, and not granted; or it had the
+ * time. */
 static bool ballot_explains(const struct round *round, const struct ballot *ballot)
 {
 	if (ballot->vote.type == LK__VOTE_NONE)
@@ -507,7 +508,7 @@ static void round_explain(const struct round *round, const struct lk__votes *vot
 		 round->call.entry->name, votes->granted, votes->nodes, votes->majority, text);
 }
 
-/* What the attempt is told when it was not had. */
+/* Tells the attempt that the lock was not had, and why. */
 static void round_lost(const struct round *round, const struct lk__votes *votes,
 		       struct lk__attempt_event *event, lk_error *error)
 {
@@ -532,7 +533,7 @@ static int round_over(const struct round *round)
 	return lk__caller_cancelled(round->waiter) ? LK_ECANCELLED : 0;
 }
 
-/* Of a lease that counts from before the first node was asked. */
+/* True while enough is left of the lease, which counts from before the first node was asked. */
 static bool round_is_worth_it(const struct round *round)
 {
 	int64_t end_ns = lk__lease_end_ns(round->begun_ns, round->lease_ms);

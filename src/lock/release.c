@@ -27,8 +27,8 @@ static int release_code(int code)
 	return code == LK_EWRONGTYPE || code == LK_ECLOSED ? code : LK_EMAYBEHELD;
 }
 
-/* Whether the server still takes us for a listener. Without memory it is taken for a stranger, and
- * we hold off once in vain. */
+/* Tells whether the server still takes us for a listener. Without memory it is taken for a
+ * stranger, and we hold off once in vain. */
 static bool release_lingers(const struct lk__entry *entry)
 {
 	const struct lk__target *target = &entry->target;
@@ -64,8 +64,8 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, int
 	}
 }
 
-/* Whether we are among those who listen. Where each owner has an entry, another of ours may be it:
- * threads of one client do not hold off for each other. */
+/* Tells whether we are among those who listen. Where each owner has an entry, another of ours may
+ * be it: threads of one client do not hold off for each other. */
 static bool release_is_heard_by_us(const struct lk__entry *entry)
 {
 	struct lk__conn *conn = lk__entry_messages(entry);
@@ -340,7 +340,7 @@ static void exchange_grant(const struct lk__exchange *exchange, const struct lk_
 	lk__thread_wake(exchange->waiter->thread);
 }
 
-/* What became of it; `request` is NULL when there was no answer. */
+/* Reads what became of it; `request` is NULL when there was no answer. */
 static enum lk__exchanged exchange_read(const struct lk__exchange *exchange,
 					const struct lk__request *request)
 {

@@ -72,7 +72,7 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk
 struct lk__request *lk__release_request(const struct lk__target *target, const char *field,
 					int64_t keep_ms);
 
-/* Whether a request of it that finds nothing to release says that the lock was lost; else an
+/* Tells whether a request of it that finds nothing to release says that the lock was lost; else an
  * earlier copy of it may have done it: `begun_ns`, not before that. */
 bool lk__release_is_lost(const struct lk__request *request, int64_t keep_ms, int64_t begun_ns);
 

@@ -29,7 +29,7 @@ struct lk__renewed {
 	char field[LK__FIELD_SIZE];
 };
 
-/* Those of one script, and one of several nodes alone. */
+/* The renewals of one script, or one of several nodes alone. */
 struct lk__batch {
 	lk_client *client;
 	uint16_t slot; /* of all of them */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What can be neither limited nor stepped, in a thread of its own: a name to look up, a callback of
- * the program, files of certificates.
+ * An errand can be neither limited nor stepped, so it has a thread of its own: a name to look up, a
+ * callback of the program, files of certificates.
  *
  * The thread is detached. The giver of the errand waits for its descriptor, or leaves: then the
  * thread frees it at the end.

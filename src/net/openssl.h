@@ -15,7 +15,7 @@
 
 #include <lockkeeper/error.h>
 
-/* What we call; OpenSSL's macros over these are written out where they are used. */
+/* The functions that we call; OpenSSL's macros over these are written out where they are used. */
 #define LK__OPENSSL(FUNCTION)                                                                      \
 	FUNCTION(BIO_clear_flags)                                                                  \
 	FUNCTION(BIO_get_data)                                                                     \

@@ -23,7 +23,7 @@ int lk__lookup_begin(struct lk__lookup **lookup_out, const char *host, int port)
 int lk__lookup_fd(const struct lk__lookup *lookup);
 int lk__lookup_done(struct lk__lookup *lookup);
 
-/* Of one that is done: as lk__resolve_address(). */
+/* Takes the addresses of a lookup that is done, as lk__resolve_address() does. */
 int lk__lookup_take(struct lk__lookup *lookup, struct addrinfo **addresses_out);
 
 /* The caller lets go of it, done or not. NULL is fine. */

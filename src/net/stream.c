@@ -70,7 +70,7 @@ static const struct lk__stream_ops plain_ops = {
 	.close = plain_close,
 };
 
-/* Of a connected descriptor, which is the stream's from then on. NULL: no memory. */
+/* Makes the stream of a connected descriptor, which it owns from then on. NULL: no memory. */
 static struct lk__stream *plain_new(int fd)
 {
 	struct lk__stream *stream = calloc(1, sizeof(*stream));
@@ -93,8 +93,8 @@ enum opening_state {
 
 #define NODE_SIZE (LK__PLACE_SIZE + LK__PLACE_SIZE + sizeof(" (for )"))
 
-/* What may take long once a server is there: to read the files of certificates takes tens of ms,
- * and the program is asked for credentials. */
+/* The work that may take long once a server is there: to read the files of certificates takes tens
+ * of ms, and the program is asked for credentials. */
 struct readying {
 	struct lk__errand errand; /* first */
 	struct lk_config *config; /* which gets the credentials */

@@ -35,8 +35,9 @@ struct lk__stream {
 	int buffered; /* TLS: decrypted bytes wait inside, poll would not tell; read again */
 };
 
-/* What a step that never sleeps waits for: it is to be called again when `fd` (-1: none) is ready
- * for `events`, or at `until_ns` (CLOCK_BOOTTIME). Called before, it finds the same. */
+/* The event that a step waits for, which never sleeps: it is to be called again when `fd` (-1:
+ * none) is ready for `events`, or at `until_ns` (CLOCK_BOOTTIME). Called before, it finds the
+ * same. */
 struct lk__readiness {
 	int fd;
 	short events;
@@ -64,7 +65,7 @@ void lk__opening_free(struct lk__opening *opening);
 int lk__opening_step(struct lk__opening *opening, struct lk__stream **stream_out,
 		     struct lk__readiness *readiness_out, lk_error *error);
 
-/* What it waits for, in words that stay, or NULL: for a caller that gives up earlier. */
+/* Says what it waits for, in words that stay, or NULL: for a caller that gives up earlier. */
 const char *lk__opening_awaits(const struct lk__opening *opening);
 
 /* Bytes read (> 0), 0 at the end of the stream, or -errno; -EAGAIN: poll for `wants` first. */

@@ -130,8 +130,8 @@ static bool alert_is_refusal(int alert)
 	       alert == SSL_AD_UNRECOGNIZED_NAME || alert == SSL_AD_CERTIFICATE_REQUIRED;
 }
 
-/* What fails inside OpenSSL, often without memory, is nobody's refusal; nor is a calculation that
- * comes out wrong. */
+/* True of what fails inside OpenSSL, often without memory: it is nobody's refusal; nor is a
+ * calculation that comes out wrong. */
 static bool error_is_inside(unsigned long first)
 {
 	int reason = ERR_GET_REASON(first);
@@ -160,8 +160,8 @@ static void keep_reason(struct tls_stream *tls, unsigned long first)
 }
 
 /*
- * What a call to OpenSSL that moved no bytes means: 0 at the end of the stream, or -errno;
- * -EAGAIN with what to poll for in `wants`.
+ * Reads a call to OpenSSL that moved no bytes: 0 at the end of the stream, or -errno; -EAGAIN with
+ * what to poll for in `wants`.
  */
 static ssize_t call_failed(struct tls_stream *tls, int result, short *wants)
 {
@@ -293,7 +293,7 @@ static int fail_file(const char *node, const char *option, const char *path, lk_
 			reason ? reason : "cannot be used");
 }
 
-/* What OpenSSL makes of a file is complete only where no memory lacked: it skips what it could not
+/* Believes OpenSSL's reading of a file only where no memory lacked: it skips what it could not
  * decode, and says that all is well. */
 static int end_file(int result, const char *node, const char *option, const char *path,
 		    lk_error *error)
@@ -418,7 +418,7 @@ static const char *seed_next(const char *seeds, char *name_out)
 	return seeds;
 }
 
-/* Whether a seed's host name is as good. */
+/* Tells whether a seed's host name is as good. */
 static bool name_is_lent(const struct lk_config *config)
 {
 	char name[LK__PLACE_SIZE];
@@ -434,7 +434,7 @@ static void drop_dot(char *name)
 		name[length - 1] = '\0';
 }
 
-/* Whether the certificate has the host name of a seed, which name_is_lent() allows. */
+/* Tells whether the certificate has the host name of a seed, which name_is_lent() allows. */
 static bool name_of_seed(const struct lk_config *config, X509 *certificate)
 {
 	char name[LK__PLACE_SIZE];

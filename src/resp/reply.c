@@ -133,7 +133,7 @@ static int check_rest(struct lk__reader *reader)
 	return 0;
 }
 
-/* What speaks another protocol is told by its first byte. */
+/* Tells, by its first byte, what speaks another protocol. */
 static const char *stranger(const struct lk__reader *reader)
 {
 	switch (reader->first) {

@@ -38,7 +38,7 @@ int lk__reader_feed(struct lk__reader *reader, const void *bytes, size_t size);
 int lk__reader_next(struct lk__reader *reader, redisReply **reply_out);
 const char *lk__reader_error(const struct lk__reader *reader);
 
-/* Whether a byte has come. */
+/* Tells whether a byte has come. */
 bool lk__reader_begun(const struct lk__reader *reader);
 
 /* The string at that place of an array, or "". */

@@ -114,7 +114,7 @@ static void attempt_give_back(struct lk__attempt *attempt, bool granted,
 	attempt->fresh = true;
 }
 
-/* Whether the last try asked for what the head wants. */
+/* Tells whether the last try asked for what the head wants. */
 static bool attempt_asked_alike(const struct lk__attempt *attempt)
 {
 	return attempt->asked_count == attempt->want.count &&
@@ -122,8 +122,8 @@ static bool attempt_asked_alike(const struct lk__attempt *attempt)
 }
 
 /*
- * What an earlier head's try has, or a copy of it may yet get, is not ours if that asked for
- * something else. A place in a queue is kept: our own try says there what we want.
+ * Gives up what an earlier head's try has, or a copy of it may yet get: it is not ours if that
+ * asked for something else. A place in a queue is kept: our own try says there what we want.
  */
 static void attempt_disown(struct lk__attempt *attempt, bool granted, struct lk__effects *effects,
 			   int64_t now_ns)
@@ -165,7 +165,7 @@ static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__ef
 		   attempt->down_since_ns + attempt->rules.retry_ns);
 }
 
-/* Whether one more first answer need not be an outcome. */
+/* Tells whether one more first answer need not be an outcome. */
 static bool attempt_learns(struct lk__attempt *attempt)
 {
 	bool learns = attempt->firsts < FIRSTS_MAX;
@@ -196,7 +196,7 @@ static struct lk__effects attempt_connected(struct lk__attempt *attempt, bool mo
 	return act((struct lk__effects){0}, LK__ATTEMPT_DO_SEND, attempt->try_until_ns);
 }
 
-/* Whether the number may have what the failure `code` says nothing of. */
+/* Tells whether the number may have what the failure `code` says nothing of. */
 static bool attempt_doubts(const struct lk__attempt *attempt, int code)
 {
 	return attempt->doubtful && code != LK_ENOTDURABLE;
@@ -400,7 +400,7 @@ static struct lk__effects attempt_inherit(struct lk__attempt *attempt,
 	return attempt_try(attempt, effects, now_ns);
 }
 
-/* What an answer says of the number, whoever asked. */
+/* Notes what an answer says of the number, whoever asked. */
 static void attempt_note(struct lk__attempt *attempt, const struct lk__attempt_event *event)
 {
 	if (event->copied)
@@ -572,7 +572,7 @@ static struct lk__effects attempt_adopted(struct lk__attempt *attempt,
 	return attempt_start(attempt, effects, event->turns, now_ns);
 }
 
-/* What a head that leaves now is told, its time being up, or its client being closed. */
+/* The code for a head that leaves now, its time being up, or its client being closed. */
 static int attempt_verdict(const struct lk__attempt *attempt, int code, bool out, bool compensating)
 {
 	if (attempt_doubts(attempt, attempt->code) || (out && attempt->rules.takes))
@@ -640,8 +640,8 @@ static struct lk__effects attempt_next(struct lk__attempt *attempt,
 	}
 }
 
-/* Whether its driver can carry out the action: without a channel there is nothing to wait for. And
- * whether the attempt is where the driver will feed what comes of it. For assertions. */
+/* Tells whether its driver can carry out the action: without a channel there is nothing to wait
+ * for. And whether the attempt is where the driver will feed what comes of it. For assertions. */
 static __attribute__((unused)) bool attempt_is_ready_for(const struct lk__attempt *attempt,
 							 enum lk__attempt_action action)
 {

@@ -48,7 +48,7 @@ enum lk__attempt_event_type {
 	LK__ATTEMPT_LEFT,      /* the head leaves for the reason `code` */
 };
 
-/* What a head wants. */
+/* The wishes of a head. */
 struct lk__attempt_want {
 	bool once;                 /* asks once, and does not wait */
 	bool unlimited;            /* waits without a limit: failures alone end it */
@@ -134,7 +134,7 @@ struct lk__effects {
 	int64_t repeated_until_ns; /* GRANT: a second copy of its acquire may run until then; 0 */
 };
 
-/* What all attempts at one lock have in common. */
+/* The rules that all attempts at one lock have in common. */
 struct lk__attempt_rules {
 	_Atomic uint64_t *numbers; /* the last one used in this client */
 	int64_t command_ns;        /* a try reaches the server within this time, or never */

@@ -66,7 +66,7 @@ enum lk__sharing {
 #define LK__SHARES 4096u    /* several owners hold it at once */
 #define LK__BECOMES_HOLDS 1024u /* of a grant without a hold its caller makes holds of their own */
 
-/* What one try asks for. */
+/* The arguments of one try. */
 struct lk__try {
 	const struct lk__target *target;
 	const char *field;
@@ -88,7 +88,7 @@ struct lk__try {
 	bool once;             /* the caller does not wait */
 };
 
-/* What the answer to a try says. */
+/* The answer to a try, read. */
 struct lk__answer {
 	struct lk__attempt_event event;
 	uint64_t fence;     /* GRANTED, where a kind has one */
@@ -161,7 +161,7 @@ char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t 
  * ours is told as well. */
 char *lk__target_channel(const struct lk__target *target, size_t *size_out);
 
-/* Whether names derived so are in the cluster slot of the name itself. */
+/* Tells whether names derived so are in the cluster slot of the name itself. */
 bool lk__names_one_slot(const char *name, size_t name_size);
 
 #endif

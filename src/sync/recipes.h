@@ -71,7 +71,7 @@ extern const struct lk__recipe lk__plain_recipe;
 extern const struct lk__recipe lk__fenced_recipe;
 extern const struct lk__recipe lk__fenced_java_recipe; /* with Redisson's counter */
 
-/* What the bearer of a token wants at a key; `value` NULL: only to be let in. */
+/* The question of a token's bearer at a key; `value` NULL: only to be let in. */
 struct lk__fence_check {
 	const char *key;
 	size_t key_size;
@@ -143,7 +143,7 @@ extern const struct lk__recipe lk__semaphore_recipe;
  * memory. */
 char *lk__record_key(const struct lk__target *target, const char *field, size_t *size_out);
 
-/* The same for an earlier number of the client whose field is `field`. */
+/* The record's key for an earlier number of the client whose field is `field`. */
 char *lk__record_key_of(const struct lk__target *target, const char *field, uint64_t number,
 			size_t *size_out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What recipes share: how the requests of scripts are made, and how their answers are read. The
+ * Recipes share this: how the requests of scripts are made, and how their answers are read. The
  * answer to an acquire is read here for all who ask for a lock: a caller's own try, one that was
  * left behind, several names in one script, a node of a quorum; and the answer to the question that
  * comes before.
@@ -25,7 +25,7 @@ void lk__words_channel(struct lk__words *words, const struct lk__target *target)
 /* The field that is nobody's, as one more word. */
 void lk__words_kept(struct lk__words *words, const char *field);
 
-/* What a try says for the order of turns, as four more words; none where nobody listens. */
+/* Adds what a try says for the order of turns, as four more words; none where nobody listens. */
 void lk__words_turn(struct lk__words *words, const struct lk__try *wanted);
 
 /* The requests of locks that one owner has at a time. A release and a force tell another library's
@@ -45,16 +45,16 @@ struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk_
 
 /* ---- answers ---- */
 
-/* What a try that has no reply (request->code is set) comes to. */
+/* Reads a try that has no reply (request->code is set). */
 struct lk__attempt_event lk__reply_refusal(const struct lk__request *request);
 
 /*
- * Whether another copy of the request may have run as well, or may still run: then no refusal that
- * this one was answered with is known to be the outcome.
+ * Tells whether another copy of the request may have run as well, or may still run: then no refusal
+ * that this one was answered with is known to be the outcome.
  */
 bool lk__reply_is_of_copy(const struct lk__request *request);
 
-/* Whether the reply is "LATE <server us>"; then the time is written. */
+/* Tells whether the reply is "LATE <server us>"; then the time is written. */
 bool lk__reply_late(const redisReply *reply, int64_t *server_us);
 
 /*
@@ -63,7 +63,7 @@ bool lk__reply_late(const redisReply *reply, int64_t *server_us);
  */
 int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index);
 
-/* What LATE says: not done, or, of a copy, nothing. */
+/* Reads LATE: not done, or, of a copy, nothing. */
 enum lk__attempt_event_type lk__reply_not_done(const struct lk__request *request);
 
 /* nil: granted; integer: busy, with the ttl in ms, or -1; status "LATE <server us>". */
@@ -71,8 +71,8 @@ void lk__reply_acquired(const struct lk__request *request, struct lk__answer *an
 
 /* nil: not the owner; integer: released, so many heard of it. */
 enum lk__released lk__reply_released(const struct lk__request *request, int64_t *listeners);
-/* The same where waiters have turns. Below zero, -1 less those who heard nothing on the channel,
- * since one of them was told that it has its turn. */
+/* Reads a release where waiters have turns. Below zero, -1 less those who heard nothing on the
+ * channel, since one of them was told that it has its turn. */
 enum lk__released lk__reply_turn_given(const struct lk__request *request, int64_t *listeners);
 
 /*
@@ -83,8 +83,8 @@ enum lk__exchanged lk__reply_exchanged(const struct lk__request *request,
 				       struct lk__answer *answer);
 
 /*
- * What the answer says, complete but for what the attempt knows itself. The request is done, and is
- * the caller's still. `read`: how the kind reads its reply. `lease_ms`: that the server was told.
+ * Reads the answer, complete but for what the attempt knows itself. The request is done, and is the
+ * caller's still. `read`: how the kind reads its reply. `lease_ms`: that the server was told.
  *
  * A grant that too few replicas or disks have is UNKNOWN, with LK_ENOTDURABLE; what else was
  * answered stands, however few have heard of it. A grant that came later than its lease is UNKNOWN

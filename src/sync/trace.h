@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What LK_LOG_DEBUG tells of decisions: each step of an attempt, with the owner number, and what
- * becomes of a hold. While the level is lower, each is one branch.
+ * The lines of LK_LOG_DEBUG about decisions: each step of an attempt, with the owner number, and
+ * what becomes of a hold. While the level is lower, each is one branch.
  *
  *   "orders" number 3: busy (ttl 29990 ms): wait for a message, at most 5000 ms
  */
@@ -32,7 +32,7 @@ static inline void lk__trace_step(const struct lk__log *log, const char *name,
 		lk__trace_step_line(log, name, attempt, event, effects, now_ns);
 }
 
-/* Of a multi lock; `name` is its first part's. */
+/* Traces a step of a multi lock; `name` is its first part's. */
 static inline void lk__trace_multi(const struct lk__log *log, const char *name,
 				   const struct lk__multi_event *event,
 				   const struct lk__multi_effects *effects)

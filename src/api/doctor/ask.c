@@ -53,7 +53,7 @@ static int ask_settings(struct lk__facts *facts, const struct lk__asked *asked, 
 	return rc;
 }
 
-/* Whether INFO is right that the node is one of a cluster, and that has slots. */
+/* Finds out whether INFO is right that the node is one of a cluster, and that has slots. */
 static int ask_cluster(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	int rc;
@@ -93,7 +93,8 @@ static int ask_time(struct lk__facts *facts, const struct lk__asked *asked, lk_e
 	return LK__WAIT_READY;
 }
 
-/* Whether it is not a server, but a proxy or a program for tests. An old server has no HELLO. */
+/* Finds out whether it is not a server, but a proxy or a program for tests. An old server has no
+ * HELLO. */
 static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	int rc;
@@ -113,7 +114,7 @@ static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_
 
 /* ---- messages: subscribes to the lock's channel for a moment ---- */
 
-/* Whether such a subscription is what the locks need, and the node has the channel. */
+/* Tells whether such a subscription is what the locks need, and the node has the channel. */
 static bool is_tried(const struct lk__facts *facts, const struct lk__asked *asked)
 {
 	bool plain = lk__config_messages(asked->serves) == LK__MESSAGES_PLAIN;
@@ -168,8 +169,8 @@ static int try_messages(struct lk__facts *facts, const struct lk__asked *asked, 
 
 /* ---- TLS ---- */
 
-/* Whether a port that did not answer in TLS does without: `code` and `reason` say so then. Any
- * answer counts. No password goes that way. 0, or LK_ENOMEM with `error` filled. */
+/* Finds out whether a port that did not answer in TLS does without: `code` and `reason` say so
+ * then. Any answer counts. No password goes that way. 0, or LK_ENOMEM with `error` filled. */
 static int try_plainly(struct lk__facts *facts, const struct lk_config *config, lk_error *error)
 {
 	struct lk__asking asking = {.limit_ms = PLAIN_LIMIT_MS};
@@ -223,7 +224,7 @@ void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const ch
 	snprintf(facts->machine, sizeof(facts->machine), "%s", here ? "this machine" : host);
 }
 
-/* Of several servers, the one that was found. */
+/* Notes the machine of the server that was found among several. */
 static void machine_set(struct lk__facts *facts, const struct lk__asked *asked)
 {
 	const struct lk_config *config = asked->client->config;
@@ -245,7 +246,8 @@ static void reason_set(struct lk__facts *facts, const struct lk_config *config, 
 	snprintf(facts->reason, sizeof(facts->reason), "%.399s", reason);
 }
 
-/* Of a cluster's master: its own, under which the whole cluster is found as well. */
+/* The URL of a node; of a cluster's master its own, under which the whole cluster is found as
+ * well. */
 static char *url_of(const struct lk__asked *asked)
 {
 	const char *url = asked->client->config->url;

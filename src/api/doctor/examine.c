@@ -35,7 +35,7 @@ static void places_add_all(struct lk__places *places, const char *list)
 	}
 }
 
-/* What is examined, for whom. */
+/* An examination: what is examined, for whom. */
 struct examination {
 	struct lk__examined *examined;
 	lk_client *const *clients;
@@ -136,7 +136,7 @@ static int masters_count(lk_client *client, size_t *count_out, lk_error *error)
 	return 0;
 }
 
-/* Of a slot that no master has, any node of the cluster is asked, which is the first one. */
+/* Looks at slots that no master has: any node of the cluster can be asked, so the first one is. */
 static void look_at_slots(struct lk__facts *facts, struct lk__topo *topo)
 {
 	const struct lk__node *any = topo->ops->node_at(topo, 0);
@@ -251,7 +251,7 @@ static void replicas_read(struct lk__places *places, const char *info)
 	}
 }
 
-/* Those that the master says it has. */
+/* Adds the replicas that the master says it has. */
 static int replicas_of(const struct examination *it, size_t of, struct lk__places *places)
 {
 	struct lk__asked asked = {

@@ -24,7 +24,7 @@
 
 #define LK__REFUSED_SIZE 600 /* of a list of rights; a longer one ends in "…" */
 
-/* What a node is to the locks. */
+/* The part that a node plays for the locks. */
 enum lk__part {
 	LK__PART_OWN,      /* it has them: one server, a master, a node of a quorum */
 	LK__PART_REPLICA,  /* it may take the place of one of those */
@@ -98,7 +98,7 @@ struct lk__examined {
 	bool quorum; /* else one server, or the masters of a cluster */
 };
 
-/* Whether each replica has a lock before it is granted. */
+/* Tells whether each replica has a lock before it is granted. */
 static inline bool lk__facts_acked(const struct lk__facts *facts)
 {
 	return facts->replicas > 0 && facts->acks >= facts->replicas;
@@ -117,10 +117,10 @@ int lk__facts_connect(const struct lk__asked *asked, lk_error *error);
  * with `error` filled. */
 int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
 
-/* What says so in HELLO, in place of a server; NULL: a server. */
+/* Finds the stand-in that says so in HELLO; NULL: it is a server. */
 const struct lk__stand_in *lk__stand_in_of(const char *hello);
 
-/* What the user may do there. LK__WAIT_READY, or a code with `error` filled. */
+/* Asks what the user may do there. LK__WAIT_READY, or a code with `error` filled. */
 int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
 
 /* Reads the text of INFO; the answer to ROLE; and the answer to CONFIG GET about one setting. */
@@ -167,7 +167,7 @@ int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t
 int64_t lk__pace_of_sentinels_ms(int64_t down_after_ms, int64_t acks);
 int64_t lk__pace_of_cluster_ms(int64_t node_timeout_ms);
 
-/* What a lease leaves for a failover. */
+/* The time that a lease leaves for a failover. */
 int64_t lk__pace_left_ms(int64_t lease_ms);
 
 /* The shortest lease, in whole seconds, that leaves so much. */

@@ -37,7 +37,7 @@
 
 #define RENEWED_PART 3 /* a lease is renewed at a third */
 
-/* What lockkeeper run keeps at the end of a lease, where it is not told otherwise. */
+/* The time that lockkeeper run keeps at the end of a lease, where it is not told otherwise. */
 #define GRACE_MS INT64_C(5000)
 #define GRACE_PART 3
 #define SLACK_PART 10
@@ -80,8 +80,8 @@ int64_t lk__pace_least_ms(int64_t failover_ms)
 
 /* ---- asked alone ---- */
 
-/* Of the first that tells; most clients have found them a moment ago. 0: none does. A code, where
- * this process lacks what it needs. */
+/* Asks until the first one tells; most clients have found them a moment ago. 0: none does. A code,
+ * where this process lacks what it needs. */
 static int down_after_ms(const struct lk_config *config, int64_t *found_ms_out, lk_error *error)
 {
 	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];

@@ -49,14 +49,15 @@ __attribute__((format(printf, 3, 4))) void lk__find(const struct lk__case *it, e
 bool lk__find_slow(const struct lk__case *it, enum lk__found what, const char *setting,
 		   int64_t value_ms, int64_t failover_ms);
 
-/* Whether there is such a finding. */
+/* Tells whether there is such a finding. */
 bool lk__found(const struct lk__findings *findings, enum lk__found what);
 
 /* All findings about these nodes, the worst first. */
 void lk__judge(struct lk__findings *findings, const struct lk__examined *examined);
 
-/* Those about one server that has locks; about the slots of its cluster; about a replica and a
- * sentinel; about the replicas and sentinels of one that has locks, together; about a quorum. */
+/* Makes the findings about one server that has locks; about the slots of its cluster; about a
+ * replica and a sentinel; about the replicas and sentinels of one that has locks, together; about a
+ * quorum. */
 void lk__judge_node(const struct lk__case *it);
 void lk__judge_slots(const struct lk__case *it);
 void lk__judge_replica(const struct lk__case *it);
@@ -64,16 +65,16 @@ void lk__judge_sentinel(const struct lk__case *it);
 void lk__judge_failover(const struct lk__case *own);
 void lk__judge_quorum(const struct lk__case *all);
 
-/* Whether it could not be asked because it does not answer. */
+/* Tells whether it could not be asked because it does not answer. */
 bool lk__facts_silent(const struct lk__facts *node);
 
 /* How long a node of a quorum has no vote yet, because it may have forgotten locks. 0: it has. */
 int64_t lk__facts_voteless_s(const struct lk__facts *node);
 
-/* Whether locks can be taken there, as far as is known. */
+/* Tells whether locks can be taken there, as far as is known. */
 bool lk__facts_serve(const struct lk__facts *node);
 
-/* What the nodes promise together, as one sentence. */
+/* Writes what the nodes promise together, as one sentence. */
 void lk__promise(const struct lk__findings *findings, const struct lk__examined *examined,
 		 char *text_out, size_t size);
 

@@ -77,7 +77,7 @@ static void judge_failed(const struct lk__case *it)
 	lk__find(it, what, "%s", node->reason);
 }
 
-/* What the server did not tell, though the promise depends on it. */
+/* Finds what the server did not tell, though the promise depends on it. */
 static void judge_unknown(const struct lk__case *it)
 {
 	const struct lk__facts *node = it->node;
@@ -111,7 +111,7 @@ static void judge_unknown(const struct lk__case *it)
 
 /* ---- what a restart leaves of the locks ---- */
 
-/* What the node was told to do with its data, as a voter sees it. */
+/* Says what the node was told to do with its data, as a voter sees it. */
 static void persistence_text(const struct lk__facts *node, char *text_out, size_t size)
 {
 	if (node->append == 0)

@@ -32,7 +32,7 @@ static struct lk__facts heir(const struct lk__facts *replica, const struct lk__f
 	return facts;
 }
 
-/* What is found of a node alone. */
+/* Finds what there is about a node alone. */
 static struct lk__findings findings_of(const struct lk__case *it, const struct lk__facts *node)
 {
 	struct lk__findings findings = {0};
@@ -42,7 +42,7 @@ static struct lk__findings findings_of(const struct lk__case *it, const struct l
 	return findings;
 }
 
-/* What its master has as well is told there. */
+/* Finds what the replica would have as a master, less what is told of its master. */
 static void judge_heir(const struct lk__case *it, const struct lk__facts *master)
 {
 	struct lk__facts as_master = heir(it->node, master);
@@ -63,7 +63,7 @@ static void judge_heir(const struct lk__case *it, const struct lk__facts *master
 		lk__find(it, LK__FOUND_REPLICA_DIFFERS, "unlike its master: %s", text);
 }
 
-/* Whether it has the locks that its master has. */
+/* Finds out whether it has the locks that its master has. */
 static void judge_step(const struct lk__case *it, const struct lk__facts *master)
 {
 	const struct lk__facts *replica = it->node;
@@ -125,7 +125,7 @@ static bool sentinel_next(const struct lk__case *own, struct lk__case *it)
 	return false;
 }
 
-/* Of sentinels that name different masters all are told of: nobody knows here who is right. */
+/* Finds sentinels that name different masters. All are told of: nobody knows here who is right. */
 static void judge_names(const struct lk__case *own)
 {
 	const struct lk__facts *first = NULL;

@@ -5,7 +5,7 @@
 
 #include "api/doctor/findings.h"
 
-/* What makes a deployment promise nothing, whatever else is true of it. */
+/* The findings that make a deployment promise nothing, whatever else is true of it. */
 static const struct {
 	enum lk__found what;
 	const char *promise;
@@ -96,7 +96,7 @@ static void promise_one(const struct lk__findings *findings, const struct lk__ex
 		snprintf(text_out, size, "%s: no lock can be taken on it", what);
 }
 
-/* Those that have a vote `after_s` seconds from now. */
+/* Counts the nodes that have a vote `after_s` seconds from now. */
 static size_t votes(const struct lk__facts *nodes, size_t count, int64_t after_s)
 {
 	size_t voting = 0;
@@ -141,7 +141,7 @@ static void promise_quorum(const struct lk__findings *findings, const struct lk_
 			 count, serving, majority, serving - majority, but);
 }
 
-/* What all that serve promise; or, where they differ, that. */
+/* Says what all promise that serve; or, where they differ, that. */
 static const char *promise_common(const struct lk__facts *nodes, size_t count,
 				  const char *(*tell)(const struct lk__facts *node),
 				  const char *differ)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the answers to INFO, ROLE and CONFIG GET say. What they leave out stays unknown. */
+/* Reads the answers to INFO, ROLE and CONFIG GET. What they leave out stays unknown. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void set_buffer(struct lk__facts *facts, const char *value)
 		lk__number_take(limits + 1, 0, INT64_MAX, &facts->buffer_soft);
 }
 
-/* Of KeyDB alone, whose INFO looks like that of Redis. */
+/* Reads what KeyDB alone says, whose INFO looks like that of Redis. */
 static void set_active(struct lk__facts *facts, const char *value)
 {
 	bool other = *facts->server && strcmp(facts->server, "redis") != 0 &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the user may do on a node. Four ways to ask, the better ones first. Three of them put other
- * words before those of the command in question:
+ * Finds out what the user may do on a node. There are four ways to ask, the better ones first.
+ * Three of them put other words before those of the command in question:
  *
  *   ACL DRYRUN user …   the server says what it would answer (7.0 and later, with that right)
  *   EVALSHA probe 0 …   a script asks for its own user, who needs no right for that (7.0 and later)
@@ -54,7 +54,7 @@ struct asker {
 	lk_error *error;
 };
 
-/* What a client with this configuration does on its servers: a set of enum when. */
+/* The occasions that a client with this configuration has on its servers: a set of enum when. */
 static unsigned when_of(const struct lk_config *config)
 {
 	int acks = lk__config_acks(config);
@@ -196,7 +196,7 @@ static int ask_probe(struct asker *asker)
 	return rc;
 }
 
-/* Whether a list of flags has this one. */
+/* Tells whether a list of flags has this one. */
 static bool has_flag(const redisReply *flags, const char *flag)
 {
 	for (size_t i = 0; flags->type == REDIS_REPLY_ARRAY && i < flags->elements; i++) {
@@ -254,7 +254,7 @@ static int ask_commands(struct asker *asker)
 
 /* ---- what they tell ---- */
 
-/* Whether the second word of the command names what it does. */
+/* Tells whether the second word of the command names what it does. */
 static bool has_subcommand(const char *verb)
 {
 	static const char *const verbs[] = {"client", "cluster", "pubsub", "script"};
@@ -308,7 +308,7 @@ static bool key_is_refused(const struct asker *asker)
 	return all;
 }
 
-/* Whether it does harm that this is refused. */
+/* Tells whether it does harm that this is refused. */
 static bool is_missed(const struct asker *asker, const struct right *right)
 {
 	bool instead = false;

@@ -61,7 +61,7 @@ static void read_places(struct lk__places *places, const redisReply *reply)
 			lk__places_add(places, place);
 }
 
-/* What it says instead of an answer. 0, or a code. */
+/* Reads what it says instead of an answer. 0, or a code. */
 static int read_error(struct lk__facts *facts, struct lk__asking *asking, const char *what,
 		      const char *text)
 {

@@ -30,7 +30,7 @@
 #define LK__FORM_PARTS 8
 #define LK__FORM_MOST 1024 /* bytes; what is longer has no form: matching takes bounded time */
 
-/* What stood where: for each "*" and "%…" of the form, in order. */
+/* The texts that were found: for each "*" and "%…" of the form, in order. */
 struct lk__form_parts {
 	struct lk__form_part {
 		char sort; /* the letter behind "%", or "*" */
@@ -100,8 +100,8 @@ const struct lk__foreign *lk__foreign_waker(const struct lk__foreign_seen *seen,
 const struct lk__foreign *lk__foreign_notifier(const char *word);
 
 /*
- * What a release publishes or pushes beside our own message, so that another library's
- * waiters wake. As text: the first word of a library's name (foreign.def), or
+ * The message that a release publishes or pushes beside our own, so that another library's waiters
+ * wake. As text: the first word of a library's name (foreign.def), or
  *
  *   publish CHANNEL MESSAGE
  *   push LIST MESSAGE MS       the list then has this message alone, and MS to live
@@ -127,7 +127,7 @@ enum lk__notify_made {
 enum lk__notify_made lk__notify_new(struct lk__notify **notify_out, const char *text,
 				    const char *key, size_t key_size, const char **form_out);
 
-/* The same, of a row of the table. */
+/* Makes one for a row of the table. */
 enum lk__notify_made lk__notify_of(struct lk__notify **notify_out, const struct lk__foreign *row,
 				   const char *key, size_t key_size);
 

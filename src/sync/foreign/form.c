@@ -18,7 +18,7 @@
 /* From UUIDs' zero, in October 1582, to 1970, in units of 100 ns. */
 #define UUID_EPOCH UINT64_C(0x01b21dd213814000)
 
-/* What an item of the form stands for: a set of characters, and how many. */
+/* An item of the form stands for a set of characters, and for how many. */
 struct item {
 	char sort;
 	const char *set; /* NULL: is_whole() decides about it all */
@@ -101,7 +101,7 @@ static bool is_pickle(const char *text, size_t size)
 	return size > 2 && (unsigned char)text[0] == 0x80 && text[size - 1] == '.';
 }
 
-/* Whether these bytes are what the item stands for. */
+/* Tells whether these bytes are what the item stands for. */
 static bool is_item(const struct item *item, const char *text, size_t size)
 {
 	switch (item->sort) {

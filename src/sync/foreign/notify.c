@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a release tells another library's waiters. */
+/* Notifies another library's waiters of a release. */
 #include <stdlib.h>
 #include <string.h>
 

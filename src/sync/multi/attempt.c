@@ -12,7 +12,7 @@
 #define CALM_ROUNDS 2 /* lost races before it pauses as well */
 #define PAUSE_MAX_NS (20 * LK__MS)
 
-/* Whether nothing but releases can be waited for any more: 0, or why. */
+/* Tells whether nothing but releases can be waited for any more: 0, or why. */
 static int multi_over(const struct lk__multi_attempt *attempt, const struct lk__multi_event *event,
 		      int64_t now_ns)
 {
@@ -28,7 +28,7 @@ static struct lk__multi_effects multi_do(enum lk__multi_action action)
 	return (struct lk__multi_effects){.action = action};
 }
 
-/* What is still being compensated may be held, whatever the last round ended with;
+/* Fails: what is still being compensated may be held, whatever the last round ended with;
  * LK_ENOTDURABLE says so itself, and why. */
 static struct lk__multi_effects multi_fail(const struct lk__multi_attempt *attempt,
 					   const struct lk__multi_event *event, int code)

@@ -24,7 +24,7 @@ struct lk__request *lk__multi_keep_request(const struct lk__multi_key *keys, siz
 /* For lk__answer_take(). The caller knows how many keys there were: whether `busy` is one. */
 void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer *answer);
 
-/* What became of the one at `index`, that was freed or kept. */
+/* Reads what became of the one at `index`, that was freed or kept. */
 enum lk__released lk__multi_read_release(const struct lk__request *request, size_t index,
 					 int64_t *listeners);
 

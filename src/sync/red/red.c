@@ -112,8 +112,8 @@ bool lk__identity_read(struct lk__request *const *answers, size_t count, int64_t
 	return true;
 }
 
-/* The same process, with the same data. A master that has no replicas for long names its history
- * anew, and then goes on with none. */
+/* True of the same process with the same data. A master that has no replicas for long names its
+ * history anew, and then goes on with none. */
 static bool is_same(const struct lk__identity *identity, const struct lk__identity *before)
 {
 	return strcmp(identity->run_id, before->run_id) == 0 &&

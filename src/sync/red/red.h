@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a node of a quorum says about itself, and whether its vote counts.
+ * The identity of a node of a quorum, by which its vote counts or does not.
  *
  * A node that was restarted without its data may have forgotten grants that are still valid: it
  * has no vote until the longest of them is over. Known from INFO: `run_id` tells a new process,

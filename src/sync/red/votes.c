@@ -41,20 +41,20 @@ void lk__votes_add(struct lk__votes *votes, const struct lk__vote *vote)
 		votes->ttl_ms = vote->ttl_ms;
 }
 
-/* Whether there is no majority without one of them. */
+/* Tells whether there is no majority without one of them. */
 static bool votes_stop_it(const struct lk__votes *votes, size_t some)
 {
 	return some > votes->nodes - votes->majority;
 }
 
-/* Whether others have it, where no majority has granted it. */
+/* Tells whether others have it, where no majority has granted it. */
 static bool votes_are_busy(const struct lk__votes *votes)
 {
 	return votes->busy > 0 && votes->busy + votes->granted + votes->late >= votes->majority &&
 	       votes->may_have < votes->majority && !votes_stop_it(votes, votes->wrong);
 }
 
-/* The same if all who have not answered yet say so. */
+/* As votes_are_busy(), if all who have not answered yet say so. */
 static bool votes_may_be_busy(const struct lk__votes *votes)
 {
 	struct lk__votes all = *votes;

@@ -21,7 +21,7 @@ enum lk__vote_type {
 	LK__VOTE_UNKNOWN,
 };
 
-/* What is known of one node. */
+/* The vote of one node, as far as it is known. */
 struct lk__vote {
 	enum lk__vote_type type;
 	bool tried;     /* it was asked for the lock */
@@ -34,12 +34,13 @@ struct lk__vote {
 	int64_t ttl_ms; /* BUSY */
 };
 
-/* Whether it may have granted the lock without our knowing; and whether it may have it at all once
- * a release was sent: what has to be given back again when no copy of the try can run any more. */
+/* Tells whether it may have granted the lock without our knowing; and whether it may have it at all
+ * once a release was sent: what has to be given back again when no copy of the try can run any
+ * more. */
 bool lk__vote_is_unsure(const struct lk__vote *vote);
 bool lk__vote_may_stay(const struct lk__vote *vote);
 
-/* Whether a node that has not granted it may do so when it is asked again. */
+/* Tells whether a node that has not granted it may do so when it is asked again. */
 bool lk__vote_wants_more(const struct lk__vote *vote);
 
 struct lk__votes {
@@ -55,11 +56,11 @@ struct lk__votes {
 
 void lk__votes_add(struct lk__votes *votes, const struct lk__vote *vote);
 
-/* Whether the answers that are there decide it: that it is granted; or that it is not, and whether
- * others have it, which "no quorum" must not hide. */
+/* Tells whether the answers that are there decide it: that it is granted; or that it is not, and
+ * whether others have it, which "no quorum" must not hide. */
 bool lk__votes_decided(const struct lk__votes *votes);
 
-/* What the attempt is told. `worth`: a grant would have enough of its lease left. Only with
+/* The event for the attempt. `worth`: a grant would have enough of its lease left. Only with
  * LK_EMAYBEHELD may the try be held by a majority when it was not granted. */
 struct lk__attempt_event lk__votes_event(const struct lk__votes *votes, bool worth);
 
