@@ -6,7 +6,7 @@ usage: check.py [--build DIR] [--level check|all|night] [checks] [c] [python] [i
        (the first three if none is named)
        check.py [--level …] --estimate    (how long that takes here; runs nothing)
 
-    check   of the suites that need time, the tests that tests/chosen.txt lists
+    check   of the suites that need time, the tests that tests/chosen.txt chooses
     all     every test
     night   every deployment in every way, and 100 failovers
 """
@@ -71,16 +71,18 @@ def name(path: pathlib.Path) -> str:
 
 
 def chosen() -> dict[str, list[str]]:
-    """The table of what `make check` runs: each file's tests, as pytest_part.py names them."""
-    table: dict[str, list[str]] = {}
+    """What `make check` runs of each file, as pytest_part.py names tests: all, unless the lines of
+    the table name some, or none ("-")."""
+    lines: dict[str, list[str]] = {}
     for line in CHOSEN.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
             file, glob, _ = line.split(maxsplit=2)
-            table.setdefault(file, []).append(f"{file.partition('/')[2]}::{glob}")
-    unknown = table.keys() - {name(path) for path in files()}
-    if unknown:
-        sys.exit(f"{CHOSEN.relative_to(ROOT)}: there is no {', '.join(sorted(unknown))}")
-    return table
+            lines.setdefault(file, []).append(glob)
+    there = [name(path) for path in files()]
+    if unknown := lines.keys() - set(there):
+        sys.exit(f"{CHOSEN.name}: there is no {', '.join(sorted(unknown))}")
+    return {file: [f"{file.partition('/')[2]}::{glob}" for glob in lines.get(file, ["*"])]
+            for file in there if lines.get(file) != ["-"]}
 
 
 def tests_of(paths: list[pathlib.Path], environment: dict[str, str],
@@ -129,7 +131,7 @@ def everything(tally: Tally, build: pathlib.Path, which: list[str], level: str =
 
 def run_tests(tally: Tally, build: pathlib.Path, names: list[str], environment: dict[str, str],
               table: dict[str, list[str]] | None = None) -> None:
-    """The files of tests/ with those names, as in system/wire, or what the table names of them."""
+    """The files of tests/ with those names, as in system/turns, or what the table names of them."""
     environment = {**environment, "LOCKKEEPER_BUILD": str(build)}
     run_parts(tally, build, tests_of([path for path in files() if name(path) in names],
                                      environment, table))

@@ -80,7 +80,7 @@ def sanitized(tally: Tally, name: str, compiler: str, sanitize: str, environment
 def address(tally: Tally) -> None:
     """clang, address and undefined-behaviour sanitizers: the C suites, some of the others."""
     sanitized(tally, "address", "clang", "address,undefined", ASAN, [
-        "cli/run", "cli/lock", "cli/inspect", "cli/inspect_kinds", "cli/usage", "system/wire"],
+        "cli/run", "cli/lock", "cli/inspect", "cli/inspect_kinds", "cli/usage", "system/lock_wire"],
         # The thread sanitizer runs these.
         without=("lock-cluster", "rw-cluster"))
 

@@ -108,4 +108,18 @@ def test_the_longest_part_begins_first(tmp_path):
 
 def test_the_table_names_files_that_there_are():
     table = check.chosen()
-    assert {"system/wire", "cli/run", "faults/matrix"} <= table.keys()
+    assert {"system/lock_wire", "cli/run", "faults/matrix"} <= table.keys()
+
+
+def test_a_file_is_run_unless_a_line_says_otherwise(tmp_path, monkeypatch):
+    paths = [tmp_path / f"suite/test_{stem}.py" for stem in ("new", "some", "left")]
+    table = tmp_path / "chosen.txt"
+    table.write_text("# file  test  why\nsuite/some  test_a*  fast\nsuite/some  test_b  too\n"
+                     "suite/left  -  slow\n")
+    monkeypatch.setattr(check, "files", lambda: paths)
+    monkeypatch.setattr(check, "CHOSEN", table)
+    assert check.chosen() == {"suite/new": ["new::*"],
+                              "suite/some": ["some::test_a*", "some::test_b"]}
+    table.write_text("suite/gone  *  it is not there\n")
+    with pytest.raises(SystemExit, match="suite/gone"):
+        check.chosen()

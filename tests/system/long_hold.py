@@ -1,6 +1,6 @@
 """A lock held with all defaults for longer than its lease, watched in the background.
 
-It goes on from the start of the session, so that the other tests use the time (test_long.py).
+It goes on from the start of the session, so that the other tests use the time (test_watchdog.py).
 """
 from __future__ import annotations
 

@@ -87,12 +87,12 @@ MUTANTS = [
         ("src/sync/term.h",
          "return others > 0 && hold_off_ns > 0 ? now_ns + hold_off_ns : 0;",
          "(void)others, (void)hold_off_ns, (void)now_ns;\n\treturn 0;")],
-        "test_fairness.py"),
+        "test_starvation.py"),
     Mutant("terms without an end", [
         ("src/sync/term.h", "passing->term_ns / 10 * 9", "passing->term_ns * 1000"),
         ("src/sync/term.h", "term->handovers >= LK__TERM_HANDOVERS_MAX",
          "term->handovers >= 100000000")],
-        "test_fairness.py"),
+        "test_starvation.py"),
     Mutant("a refused PEXPIRE leaves a lock without a time to live", [
         (ACQUIRE, "\tredis.call('HDEL', KEYS[1], ARGV[1])\n\treturn answer", "\treturn answer")],
         "test_server_faults.py", "missing_for_acquire"),
@@ -102,7 +102,7 @@ MUTANTS = [
         "test_pauses.py", "reader_is_stopped"),
     Mutant("another message than Redisson's", [
         (RELEASE, "PUBLISH', ARGV[2], '0'", "PUBLISH', ARGV[2], '1'")],
-        "test_wire.py", "in_redis or pair"),
+        "test_lock_wire.py", "in_redis or pair"),
     Mutant("no limit for an answer", [
         ("src/conn/silence.c", "now_ns >= lk__conn_limit_ns(conn)",
          "lk__conn_limit_ns(conn) < 0")],
@@ -134,7 +134,7 @@ MUTANTS = [
         "test_plain_wire.py", "compares or renewed"),
 ]
 
-UNCHANGED = Mutant("none", [], "test_lost_replies.py test_wire.py test_tls.py",
+UNCHANGED = Mutant("none", [], "test_lost_replies.py test_lock_wire.py test_tls.py",
                    "release_cut or pair or refused")
 
 
