@@ -33,7 +33,7 @@ void child_save_signals(void)
 	}
 }
 
-static void signals_restore(const sigset_t *mask)
+void child_restore_signals(const sigset_t *mask)
 {
 	for (size_t i = 0; i < CHANGED_COUNT; i++)
 		sigaction(changed[i], &saved[i], NULL);
@@ -72,7 +72,7 @@ static int environment_fill(const struct guard_page *page)
 	snprintf(deadline, sizeof(deadline), "%" PRId64, page->deadline_ns / NS_PER_MS);
 	if (numbers_hand_on(page->started))
 		return -1;
-	return setenv("LOCKKEEPER_NAME", page->name, 1) ||
+	return setenv("LOCKKEEPER_NAME", page->name, 1) || setenv("LOCKKEEPER_RUN", page->run, 1) ||
 	       setenv("LOCKKEEPER_OWNER", page->owner, 1) ||
 	       setenv("LOCKKEEPER_OUTER", page->outer, 1) ||
 	       setenv("LOCKKEEPER_DEADLINE_MS", deadline, 1);
@@ -90,7 +90,7 @@ __attribute__((noreturn)) static void child_become(const struct guard_page *page
 	if (page->join_group && recv(guard, &go, sizeof(go), 0) != (ssize_t)sizeof(go))
 		_exit(127); /* the guard is gone */
 	if (getppid() == parent && environment_fill(page) == 0) {
-		signals_restore(&page->mask);
+		child_restore_signals(&page->mask);
 		setrlimit(RLIMIT_NOFILE, &page->descriptors);
 		execvp(page->argv[0], page->argv);
 	}

@@ -3,6 +3,7 @@
 #ifndef CLI_CHILD_H
 #define CLI_CHILD_H
 
+#include <signal.h>
 #include <sys/types.h>
 
 struct guard_page;
@@ -11,9 +12,12 @@ struct guard_page;
  * it back as it was. */
 void child_save_signals(void);
 
+/* Gives them back, in a process that is about to execute another program, with this mask. */
+void child_restore_signals(const sigset_t *mask);
+
 /*
  * Forks and executes the command of the page: in its group, with the signal mask and dispositions
- * that lockkeeper was started with, and LOCKKEEPER_NAME, _OWNER and _DEADLINE_MS in its
+ * that lockkeeper was started with, and LOCKKEEPER_NAME, _RUN, _OWNER and _DEADLINE_MS in its
  * environment; variables that give the number of the process that was started as lockkeeper give
  * the command's.
  * Does not wait until it is executed, which may take long: `*exec_out` becomes readable with errno

@@ -50,6 +50,9 @@ const struct option_row run_options[] = {
 	 "(quorum) ignore a server that restarted more recently than this"},
 	{OPTION_METRICS_FILE, "metrics-file", "FILE",
 	 "write what the job did last into FILE (…/NAME.prom), for Prometheus"},
+	{OPTION_ON, "on", "EVENT=HOOK",
+	 "run the shell's line HOOK at start, skip, timeout, risk, lost, end or error"},
+	{OPTION_JSON, "json", NULL, "write an object on stderr at the end: what became of it"},
 	{'v', "verbose", NULL, "report what happens, and who holds the lock during a wait"},
 	{'q', "quiet", NULL, "do not show on the terminal what the command waits for"},
 	{0, NULL, NULL, NULL},
@@ -124,6 +127,11 @@ static int run_take(void *context, int id, const char *value)
 	case OPTION_METRICS_FILE:
 		state->keep.metrics_file = value;
 		return job_metrics_check(value);
+	case OPTION_ON:
+		return hooks_take(&state->keep.tell.hooks, value);
+	case OPTION_JSON:
+		state->keep.tell.json = 1;
+		return 0;
 	case OPTION_POLL:
 		return kind_take_poll(value);
 	case OPTION_NO_PREFER_WRITERS:

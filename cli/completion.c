@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "completion.h"
 #include "message.h"
+#include "run_event.h"
 #include "session.h"
 
 const char completion_locks[] =
@@ -52,6 +53,12 @@ void completion_print_names(void)
 		if (strcmp(row->type, "secret") != 0)
 			printf("%s ", row->name);
 	}
+}
+
+void completion_print_events(void)
+{
+	for (int i = 0; i < RUN_EVENTS; i++)
+		printf("%s ", run_event_name(i));
 }
 
 static const struct {

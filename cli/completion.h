@@ -35,4 +35,7 @@ void completion_print_valued(const struct command *command, const struct option_
 /* Prints the names of the options of the client, but for secrets. */
 void completion_print_names(void);
 
+/* Prints the events of run --on. */
+void completion_print_events(void);
+
 #endif

@@ -18,6 +18,8 @@ static const char middle[] =
 	"\tcase $prev in\n"
 	"\t-o|--option) compopt -o nospace\n"
 	"\t\tCOMPREPLY=($(compgen -S = -W \"$_lockkeeper_names\" -- \"$cur\")); return;;\n"
+	"\t--on) compopt -o nospace\n"
+	"\t\tCOMPREPLY=($(compgen -S = -W \"$_lockkeeper_events\" -- \"$cur\")); return;;\n"
 	"\t-s|--signal) COMPREPLY=($(compgen -A signal -P '' -- \"SIG${cur#SIG}\")); return;;\n"
 	"\tesac\n"
 	"\t[[ \" $valued \" == *\" $prev \"* ]] && return\n"
@@ -93,5 +95,7 @@ void completion_bash(void)
 	fputs(middle, stdout);
 	printf("%s- \"$1\")\n}\n_lockkeeper_names='", completion_locks);
 	completion_print_names();
+	fputs("'\n_lockkeeper_events='", stdout);
+	completion_print_events();
 	fputs("'\ncomplete -F _lockkeeper lockkeeper\n", stdout);
 }

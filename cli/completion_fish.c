@@ -78,6 +78,10 @@ static void option_print(const struct command *command, const struct option_row 
 		fputs(" -a '(printf \"%s=\\n\" ", stdout);
 		completion_print_names();
 		fputs(")'", stdout);
+	} else if (row->id == OPTION_ON) {
+		fputs(" -a '(printf \"%s=\\n\" ", stdout);
+		completion_print_events();
+		fputs(")'", stdout);
 	} else if (strcmp(row->name, "signal") == 0)
 		fputs(" -a '(__lockkeeper_signals)'", stdout);
 	putchar('\n');

@@ -10,7 +10,7 @@ static const char head[] =
 	"# zsh completion for lockkeeper; printed by: lockkeeper completion zsh\n"
 	"_lockkeeper()\n"
 	"{\n"
-	"\tlocal -a subcommands flags valued operands names\n"
+	"\tlocal -a subcommands flags valued operands names events\n"
 	"\tlocal i place=0 seen=1\n"
 	"\tsubcommands=(\n";
 
@@ -26,6 +26,7 @@ static const char middle[] =
 	"\tesac\n"
 	"\tcase $words[CURRENT-1] in\n"
 	"\t-o|--option) compadd -S = -a names; return;;\n"
+	"\t--on) compadd -S = -a events; return;;\n"
 	"\t-s|--signal) compadd -- SIG${^signals[2,-3]}; return;;\n"
 	"\tesac\n"
 	"\t((${valued[(Ie)$words[CURRENT-1]]})) && return\n"
@@ -107,6 +108,8 @@ void completion_zsh(void)
 	}
 	fputs("\t)\n\tnames=(", stdout);
 	completion_print_names();
+	fputs(")\n\tevents=(", stdout);
+	completion_print_events();
 	fputs(first, stdout);
 	for (const struct command *command = commands; command->name; command++)
 		command_print(command);

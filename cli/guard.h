@@ -49,6 +49,7 @@ struct guard_page {
 	pid_t join_group; /* the job's process group, or 0: the command gets a group of its own */
 	char *const *argv;
 	const char *name;
+	const char *run; /* LOCKKEEPER_RUN */
 	char owner[GUARD_OWNER_SIZE];
 	char outer[OUTER_TEXT_SIZE]; /* LOCKKEEPER_OUTER */
 	uint64_t fence;              /* the grant's token; 0: the kind of lock has none */

@@ -30,6 +30,7 @@
 #include "run_hold.h"
 #include "signal_relay.h"
 #include "signals.h"
+#include "telling.h"
 #include "tree.h"
 #include "wait_status.h"
 
@@ -60,6 +61,7 @@ struct keeper {
 	struct wait_status waiting;
 	struct report report;
 	struct job_metrics metrics;
+	struct telling telling;
 	char names[256];    /* all of them, as -v names them */
 	lk_event notice;    /* the last one: why it is not renewed, and who confirmed it */
 	int64_t granted_ns; /* not before the grant */
@@ -104,6 +106,7 @@ static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *
 	page->join_group = keeper->front.group;
 	page->argv = options->argv;
 	page->name = options->name;
+	page->run = keeper->telling.facts.id;
 	page->mask = *mask;
 	descriptors_raise(&page->descriptors);
 	return guard_start(&keeper->guard, config);
@@ -163,6 +166,14 @@ static int keeper_trouble(const struct keeper *keeper, const lk_error *error)
 	return code;
 }
 
+static void holder_tell(struct keeper *keeper)
+{
+	char holder[OWNER_TEXT_SIZE] = "";
+	if (telling_wants_holder(&keeper->telling))
+		wait_status_holder(&keeper->waiting, holder, sizeof(holder));
+	telling_missed(&keeper->telling, holder, keeper->options->wait_ms == 0);
+}
+
 /* The exit code when there is no lock, which -E may have made 0. */
 static int acquire_fail(struct keeper *keeper, const lk_error *error)
 {
@@ -174,6 +185,7 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	if (error->code != LK_EBUSY && error->code != LK_ETIMEDOUT)
 		return keeper_trouble(keeper, error);
 	keeper->skipped = 1;
+	holder_tell(keeper);
 	wait_status_nested(&keeper->waiting);
 	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
 	if (keeper->options->told.verbose) {
@@ -258,6 +270,8 @@ static void deadline_refresh(struct keeper *keeper)
 			*keeper->notice.node ? ", last confirmed by " : "", keeper->notice.node,
 			*why ? ": " : "", why);
 		guard_send(&keeper->guard, GUARD_KILL, 0);
+		if (keeper->started)
+			telling_lost(&keeper->telling);
 	}
 }
 
@@ -265,7 +279,10 @@ static void events_read(struct keeper *keeper)
 {
 	while (lk_event_wait(keeper->client, &keeper->notice, 0, NULL, NULL) == 1) {
 		const char *why = reason_text(keeper, 0);
-		if (keeper->notice.type == LK_EVENT_AT_RISK && keeper->options->told.verbose)
+		if (keeper->notice.type != LK_EVENT_AT_RISK)
+			continue;
+		telling_risk(&keeper->telling);
+		if (keeper->options->told.verbose)
 			message("the lease of %s is about to end%s%s", keeper->options->name,
 				*why ? ": " : "", why);
 	}
@@ -321,6 +338,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		break;
 	case GUARD_STARTED:
 		keeper->started = 1;
+		telling_started(&keeper->telling);
 		break;
 	case GUARD_FAILED:
 		keeper->exec_errno = report->value;
@@ -336,6 +354,7 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 		why = reason_text(keeper, 0);
 		message("the lease of %s cannot be renewed: ending the command%s%s%s",
 			keeper->options->name, *why ? " (" : "", why, *why ? ")" : "");
+		telling_lost(&keeper->telling);
 		break;
 	case GUARD_DENIED:
 		keeper->denied = 1;
@@ -415,12 +434,17 @@ static void keep(struct keeper *keeper)
 	}
 }
 
+/* A guard that was killed for the lease's sake was only too slow. */
+static int is_lost(const struct keeper *keeper)
+{
+	return keeper->lost || keeper->guard_killed;
+}
+
 static int exit_code(const struct keeper *keeper)
 {
 	if (keeper->exec_errno)
 		return keeper->exec_errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
-	/* A guard that was killed for the lease's sake was only too slow. */
-	if (keeper->lost || keeper->guard_killed)
+	if (is_lost(keeper))
 		return EXIT_LOST;
 	if (keeper->guard_died)
 		return EXIT_TROUBLE;
@@ -472,6 +496,7 @@ static void release(struct keeper *keeper, int code)
 	lk_error error = {0};
 	int64_t kept_ms = keep_ms(keeper);
 	report_held(&keeper->report);
+	telling_releasing(&keeper->telling, code, is_lost(keeper));
 	relay_release(code, RELEASE_LIMIT_S, kept_ms > 0);
 	release_take(keeper, kept_ms, run_hold_release(&keeper->hold, kept_ms, &error), &error);
 	relay_released();
@@ -534,6 +559,7 @@ static int work(struct keeper *keeper)
 		return EXIT_TROUBLE; /* lost before anything ran under it */
 	}
 	page->fence = run_hold_fence(&keeper->hold);
+	telling_granted(&keeper->telling, page->owner, page->fence);
 	outer_text(keeper->clients, keeper->others + 1, page->outer);
 	report_owner(&keeper->report, page->owner, keeper->client);
 	relay_run();
@@ -548,6 +574,7 @@ static int work(struct keeper *keeper)
 	keep(keeper);
 	release(keeper, exit_code(keeper));
 	int code = exit_say(keeper);
+	telling_over(&keeper->telling, code, is_lost(keeper));
 	job_metrics_ended(&keeper->metrics, code, keeper->lost);
 	return code;
 }
@@ -623,17 +650,20 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 	child_save_signals();
 	job_metrics_begin(&keeper.metrics, options->metrics_file, options->name);
 	int code = front_split(&keeper.front, config, &relayed);
+	telling_begin(&keeper.telling, &options->tell, options->name, &mask, config);
 	if (code == 0)
 		code = guard_fill(&keeper, config, &mask);
 	if (code == 0)
 		code = keeper_serve(&keeper, config, &relayed);
 	if (!keeper.metrics.granted_ns)
 		job_metrics_missed(&keeper.metrics, keeper.skipped);
+	telling_over(&keeper.telling, code, is_lost(&keeper));
 	clients_close(&keeper);
 	guard_end(&keeper.guard);
 	wait_status_join(&keeper.waiting);
 	run_hold_free(&keeper.hold);
 	clients_free(&keeper);
+	telling_end(&keeper.telling);
 	lk_cancel_free(keeper.cancel);
 	front_finish(&keeper.front, 0);
 	return code;

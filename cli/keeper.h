@@ -12,6 +12,7 @@
 
 #include "kind.h"
 #include "nodes.h"
+#include "telling.h"
 #include "wait_status.h"
 
 #define KEEPER_WAIT_FOREVER INT64_C(-1)
@@ -32,6 +33,7 @@ struct keeper_options {
 	struct nodes nodes; /* more than one: a quorum */
 	int64_t quarantine_ms;
 	const char *metrics_file; /* NULL: none */
+	struct telling_wish tell;
 	char *const *argv;
 };
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -51,8 +52,19 @@ static void line_write(const char *line, size_t size)
 		if (write(STDERR_FILENO, note, strlen(note)) < 0 || !stderr_is_ready())
 			atomic_fetch_add(&lost, missing);
 	}
-	if (write(STDERR_FILENO, line, size) < 0)
-		atomic_fetch_add(&lost, 1);
+	/* A longer line goes part by part, and each waits for its reader. */
+	for (size_t part; size > 0; line += part, size -= part) {
+		part = size < PIPE_BUF ? size : PIPE_BUF;
+		if (!stderr_is_ready() || write(STDERR_FILENO, line, part) < 0) {
+			atomic_fetch_add(&lost, 1);
+			return;
+		}
+	}
+}
+
+void message_line(const char *line)
+{
+	line_write(line, strlen(line));
 }
 
 int message_format_set(const char *name)
@@ -73,8 +85,7 @@ static void time_text(char text_out[32])
 	snprintf(text_out + size, 32 - size, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
-/* To be freed; NULL when out of memory. */
-static char *json_text(int level, const char *text)
+json_t *message_json(int level, const char *text)
 {
 	static const char *const levels[] = {
 		[LK_LOG_ERROR] = "error",
@@ -89,6 +100,13 @@ static char *json_text(int level, const char *text)
 				   "pid", (int)getpid(), "message", text);
 	if (object && trace && utf8_is_valid(trace, strlen(trace)))
 		json_object_set_new(object, "traceparent", json_string(trace));
+	return object;
+}
+
+/* To be freed; NULL when out of memory. */
+static char *json_text(int level, const char *text)
+{
+	json_t *object = message_json(level, text);
 	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
 	json_decref(object);
 	return line;

@@ -3,6 +3,8 @@
 #ifndef CLI_MESSAGE_H
 #define CLI_MESSAGE_H
 
+#include <jansson.h>
+
 #include <lockkeeper/error.h>
 
 /* How the lines look: "text", as above, or "json": {"time": …, "level": …, "pid": …, "message": …},
@@ -18,6 +20,12 @@ __attribute__((format(printf, 1, 2))) void message(const char *format, ...);
 
 /* Says it at another level than information: LK_LOG_…, which only JSON shows. */
 __attribute__((format(printf, 2, 3))) void message_at(int level, const char *format, ...);
+
+/* The object of a line of JSON, for more to be added; NULL when out of memory. */
+json_t *message_json(int level, const char *text);
+
+/* Says a line that is whole, its end included; neither escaped nor cut. */
+void message_line(const char *line);
 
 /* Says it, and returns EXIT_TROUBLE. */
 __attribute__((format(printf, 1, 2))) int trouble(const char *format, ...);

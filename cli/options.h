@@ -39,6 +39,7 @@ enum option_id {
 	OPTION_NAMES,
 	OPTION_LISTEN,
 	OPTION_LOG_FORMAT,
+	OPTION_ON,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

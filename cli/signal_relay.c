@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -21,7 +22,8 @@ static struct {
 	volatile sig_atomic_t hurried;
 	volatile sig_atomic_t keeps;
 	int64_t released_since_ns;
-} relay;
+	const char *volatile words;
+} relay = {.pipe = {-1, -1}};
 
 /* How long signals belong to what ended the command, and what a later one leaves the server. */
 #define RELEASE_OWN_NS (1000 * NS_PER_MS)
@@ -47,6 +49,8 @@ __attribute__((noreturn)) static void relay_leave(void)
 	if (relay.phase != RELAY_RELEASED)
 		written = relay.keeps ? write(STDERR_FILENO, kept, sizeof(kept) - 1)
 				      : write(STDERR_FILENO, released, sizeof(released) - 1);
+	if (relay.words)
+		written = write(STDERR_FILENO, relay.words, strlen(relay.words));
 	(void)written;
 	_exit(relay.exit_code);
 }
@@ -58,6 +62,10 @@ static void release_signalled(int number, const siginfo_t *info)
 	if (relay.phase == RELAY_RELEASED || relay.hurried || !signal_ends_wait(number) ||
 	    clock_now_ns() - relay.released_since_ns < RELEASE_OWN_NS)
 		return;
+	if (relay.phase == RELAY_LINGERING) {
+		relay_take(number, 0);
+		return;
+	}
 	relay.hurried = 1;
 	alarm(RELEASE_HURRIED_S);
 }
@@ -133,6 +141,20 @@ void relay_release(int code, unsigned limit_s, int keeps)
 void relay_released(void)
 {
 	relay.phase = RELAY_RELEASED;
+}
+
+void relay_words(const char *words)
+{
+	relay.words = words;
+}
+
+void relay_linger(void)
+{
+	struct relay_signal old;
+	alarm(0);
+	while (relay_read(&old)) {}
+	relay.hurried = 0;
+	relay.phase = RELAY_LINGERING;
 }
 
 int relay_fd(void)

@@ -16,7 +16,7 @@
 /* How long an answer to the release is waited for. */
 #define RELEASE_LIMIT_S 10
 
-enum relay_phase { RELAY_WAITING, RELAY_RUNNING, RELAY_RELEASING, RELAY_RELEASED };
+enum relay_phase { RELAY_WAITING, RELAY_RUNNING, RELAY_RELEASING, RELAY_RELEASED, RELAY_LINGERING };
 
 struct relay_signal {
 	unsigned char number;
@@ -41,6 +41,13 @@ void relay_release(int code, unsigned limit_s, int keeps);
 /* The outcome of the release is known, and told: signals do nothing, the limit ends lockkeeper
  * without a warning. */
 void relay_released(void);
+
+/* What lockkeeper prints behind that warning, if it ends so; NULL: nothing. It is kept. */
+void relay_words(const char *words);
+
+/* All is done but to wait for hooks, which has a limit of its own: a signal that ends a wait can be
+ * read again, if it arrives a second after relay_release() or later. */
+void relay_linger(void);
 
 /* Becomes readable when there is a signal. */
 int relay_fd(void);

@@ -391,6 +391,19 @@ void wait_status_conclude(struct wait_status *waiting)
 	lk_scan_free(scan);
 }
 
+void wait_status_holder(const struct wait_status *waiting, char *text_out, size_t size)
+{
+	char text[TEXT_SIZE] = "";
+	lk_lock_info info;
+	lk_scan *scan;
+	*text_out = '\0';
+	if (lk_scan_new(&scan, waiting->client, NULL, NULL))
+		return;
+	if (state_find(waiting, scan, &info, text, NULL) >= 0 && info.holder_count > 0)
+		holder_text(scan, &info, &info.holders[0], text_out, size);
+	lk_scan_free(scan);
+}
+
 void wait_status_join(struct wait_status *waiting)
 {
 	if (!waiting->started)

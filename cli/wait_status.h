@@ -72,6 +72,9 @@ void wait_status_end(struct wait_status *waiting);
  * if that was not said during the wait. */
 void wait_status_conclude(struct wait_status *waiting);
 
+/* The wait has ended without the lock: who has it, as far as the server tells; else "". */
+void wait_status_holder(const struct wait_status *waiting, char *text_out, size_t size);
+
 /* The wait has ended without the lock: says that an outer run has it, if one has, and that was not
  * said during the wait. */
 void wait_status_nested(struct wait_status *waiting);

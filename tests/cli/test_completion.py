@@ -126,6 +126,8 @@ def test_options(shell, folder, none, offline):  # noqa: F811
     assert not [name for name in complete("lockkeeper ls -o pass") if name.rstrip("=")
                 == "password"]
     assert "SIGTERM" in complete("lockkeeper run -s SIGT")
+    assert sorted(name.rstrip("=") for name in complete("lockkeeper run --on s")) \
+        == ["skip", "start"]
 
 
 @shells("zsh", "fish")

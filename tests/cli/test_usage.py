@@ -326,6 +326,10 @@ def test_the_completion_knows_the_options_of_the_client(complete):
     assert "password_file=" in complete("ls", "-o", "pass")
 
 
+def test_the_completion_offers_the_events_of_hooks(complete):
+    assert complete("run", "--on", "s") == ["start=", "skip="]
+
+
 def test_the_completion_offers_signals(complete):
     assert "SIGTERM" in complete("run", "-s", "T")
 

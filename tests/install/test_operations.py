@@ -1,6 +1,7 @@
 """examples/operations: each file does what it says, with the installed copy."""
 from __future__ import annotations
 
+import http.server
 import os
 import pty
 import re
@@ -8,6 +9,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -219,3 +221,86 @@ def test_the_remote_script_calls_ssh(place, environment):
         env={**environment, "PATH": f"{place}:{environment['PATH']}"})
     assert ran(place) == ["-t host1 lockkeeper run import -- import.sh"]
     assert subprocess.run(["sh", "-n", FOLDER / "remote.sh"]).returncode == 0
+
+
+@pytest.fixture
+def monitor():
+    """A server that keeps what it is asked: (method, path, body); it answers `status`."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            made.asked.append((self.command, self.path, body))
+            self.send_response(made.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST = answer
+
+        def log_message(self, *words):
+            pass
+
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.asked, made.status = [], 200
+    made.url = f"http://127.0.0.1:{made.server_address[1]}/check"
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def hooked(name: str) -> str:
+    """The line of `lockkeeper run` in the file's comment."""
+    (line,) = re.findall(r"^# +(lockkeeper run .*)$", (FOLDER / name).read_text(), re.MULTILINE)
+    line = line.replace(f"=./{name}", f"={FOLDER / name}")
+    return line.replace("nightly.sh", "./report.sh")
+
+
+def pings(monitor):
+    """The path behind the check's own, and the id of the run, of each."""
+    found = [re.fullmatch(r"/check(/\w+)\?rid=([0-9a-f-]{36})", path).groups()
+             for _, path, _ in monitor.asked]
+    assert len({run_id for _, run_id in found}) == 1
+    return [signal for signal, _ in found]
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_monitor_hears_of_the_start_and_the_end(place, environment, monitor, status):
+    (place / "report.sh").write_text(f"#!/bin/sh\nexit {status}\n")
+    done = run("sh", "-c", hooked("healthchecks.sh"), cwd=place, check=False,
+               env={**environment, "HEALTHCHECKS_URL": monitor.url})
+    assert done.returncode == status
+    assert pings(monitor) == ["/start", f"/{status}"]
+
+
+def test_a_monitor_hears_of_a_skip_and_takes_it_for_neither(place, environment, server, monitor):
+    hold(server, "nightly")
+    done = run("sh", "-c", hooked("healthchecks.sh"), cwd=place, check=False,
+               env={**environment, "HEALTHCHECKS_URL": monitor.url})
+    assert done.returncode == 124
+    assert pings(monitor) == ["/log"]
+    assert monitor.asked[0][2].startswith("skip nightly: waited")
+
+
+def test_a_monitor_hears_that_there_is_no_server(place, environment, monitor):
+    run("sh", "-c", hooked("healthchecks.sh"), cwd=place, check=False,
+        env={**environment, "HEALTHCHECKS_URL": monitor.url,
+             "LOCKKEEPER_URL": "redis://127.0.0.1:1"})
+    assert pings(monitor) == ["/fail"]
+
+
+def test_a_monitor_that_fails_fails_no_job(place, environment, monitor):
+    monitor.status = 404
+    done = run("sh", "-c", hooked("healthchecks.sh"), cwd=place, check=False,
+               env={**environment, "HEALTHCHECKS_URL": monitor.url})
+    assert done.returncode == 0 and ran(place) == ["report.sh"]
+    assert "hook 1 (end) failed: exit status 22" in done.stderr and monitor.url not in done.stderr
+
+
+def test_a_dead_mans_switch_hears_of_success_alone(place, environment, monitor):
+    for status in (1, 0):
+        (place / "report.sh").write_text(f"#!/bin/sh\nexit {status}\n")
+        run("sh", "-c", hooked("heartbeat.sh"), cwd=place, check=False,
+            env={**environment, "HEARTBEAT_URL": monitor.url})
+    assert monitor.asked == [("GET", "/check", "")]
