@@ -16,6 +16,7 @@
 
 #define ROUND_NS (2000 * LK__MS)  /* the longest round */
 #define OPEN_MS 500               /* to open one link */
+#define LATE_MS 5                 /* behind that this thread had no time */
 #define ANSWER_MS 1000            /* for all answers of one peer */
 #define OLD_PARTS 3               /* of that: one for a link that may have been forgotten */
 #define REOPEN_NS (100 * LK__MS)  /* after a link was refused, */
@@ -256,10 +257,18 @@ static void peer_open_hear(struct lk__scout *scout, struct lk__peer *peer)
 		lk__link_close(&peer->hear);
 }
 
+static void peer_open(struct lk__scout *scout, struct lk__peer *peer);
+
+/* Where this thread had no time to look, that says nothing of the peer: it is tried again, as long
+ * as the round lasts. */
 static void peer_not_open(struct lk__scout *scout, struct lk__peer *peer, int code,
 			  const lk_error *error)
 {
 	int64_t now_ns = lk__now_ns();
+	if (!scout->over && now_ns > lk__after_ms(peer->begun_ns, OPEN_MS + LATE_MS)) {
+		peer_open(scout, peer);
+		return;
+	}
 	bool silent = now_ns - peer->begun_ns > REOPEN_NS;
 	const char *reason = strstr(error->message, ": "); /* behind the place */
 	peer->open_ns = now_ns + (silent ? SILENT_NS : REOPEN_NS);
@@ -288,6 +297,7 @@ static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 	redisReply *reply;
 	const char *what;
 	char reason[LK__PEER_FAULT_SIZE], said[LK__PLACE_SIZE];
+	int64_t now_ns = lk__now_ns(); /* before it looks what has come */
 	int rc = 0;
 	memcpy(said, peer->says, sizeof(said));
 	while (peer->ask.stream &&
@@ -298,7 +308,7 @@ static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 	}
 	if (rc < 0)
 		peer_fail(scout, peer, rc, reason);
-	else if (peer->ask.owed_count && lk__now_ns() >= peer_late_ns(scout, peer))
+	else if (peer->ask.owed_count && now_ns >= peer_late_ns(scout, peer))
 		peer_is_silent(scout, peer);
 	return scout->told && strcmp(said, peer->says) != 0;
 }
@@ -408,10 +418,11 @@ static void scout_tell(struct lk__scout *scout, const lk_error *error)
 		scout->ops->told(scout);
 }
 
-static void scout_judge(struct lk__scout *scout)
+/* `now_ns`: before it was looked what has come. */
+static void scout_judge(struct lk__scout *scout, int64_t now_ns)
 {
 	lk_error error = {0};
-	bool over = lk__now_ns() >= scout->rounds.begun_ns + ROUND_NS;
+	bool over = now_ns >= scout->rounds.begun_ns + ROUND_NS;
 	size_t done = 0;
 	for (size_t i = 0; i < scout->count; i++)
 		done += peer_is_done(scout, &scout->peers[i]);
@@ -518,9 +529,10 @@ static void scout_step(struct lk__scout *scout)
 	pthread_mutex_unlock(&scout->mutex);
 	if (lk__now_ns() >= scout_next_ns(scout))
 		scout_begin(scout);
+	int64_t now_ns = lk__now_ns();
 	for (size_t i = 0; i < scout->count; i++)
 		peer_tend(scout, &scout->peers[i]);
-	scout_judge(scout);
+	scout_judge(scout, now_ns);
 	scout_probe(scout);
 }
 

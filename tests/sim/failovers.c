@@ -3,6 +3,7 @@
 #include "happens.h"
 #include "judge.h"
 #include "network.h"
+#include "order.h"
 #include "outages.h"
 #include "replication.h"
 #include "server.h"
@@ -31,22 +32,10 @@ unsigned sim_master(void)
 	return master;
 }
 
-/* WAIT says how many have it, and not which: one that clients do not count yet may stand for one
- * that they count (docs/guarantees.md). Whether there was one since then, beside `server`. */
-static bool has_strangers(unsigned server, int64_t since_ns)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (i != server && i != master && well_since_ns[i] > since_ns &&
-		    sim_was_linked(i, since_ns))
-			return true;
-	return false;
-}
-
 bool sim_must_have(unsigned server, int64_t deadline_ns)
 {
 	int64_t earliest_ns = deadline_ns - SIM_LEASE_MOST_MS * SIM_MS;
-	return server == master || (!blind && well_since_ns[server] <= earliest_ns &&
-				    !has_strangers(server, earliest_ns));
+	return server == master || (!blind && well_since_ns[server] <= earliest_ns);
 }
 
 bool sim_is_promised(void)
@@ -88,8 +77,7 @@ static bool is_firm(unsigned server)
 	bool seen = well_since_ns[server] <= sim_now_ns() - SIM_LEASE_MOST_MS * SIM_MS;
 	bool whole = sim_is_linked(server) && !sim_lacks(server, master);
 	bool ever = well_since_ns[server] == INT64_MIN;
-	return whole || (!blind && (ever || (seen && sim_is_linked(server))) &&
-			 !has_strangers(server, INT64_MIN));
+	return whole || (!blind && (ever || (seen && sim_is_linked(server))));
 }
 
 static void follow_all(void)
@@ -109,6 +97,7 @@ static void take_over(unsigned server, unsigned old)
 	}
 	failovers++;
 	sim_promote(server);
+	sim_order_of(server);
 	master = server;
 	is_in_trouble(old);
 }

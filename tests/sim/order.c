@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "failovers.h"
 #include "keyspace.h"
 #include "server.h"
 #include "world.h"
@@ -47,11 +48,21 @@ static void check_first(unsigned server, const char *field)
 
 static void made(unsigned server, const struct sim_key *key, const struct sim_item *item)
 {
+	if (server != sim_master())
+		return;
 	/* What a release keeps passes by the queue: it is nobody's. */
 	if (strcmp(key->name, lock) == 0 && !strstr(item->bytes, ":kept:"))
 		check_first(server, item->bytes);
 	else if (strcmp(key->name, queue) == 0)
 		queue_up(item->bytes);
+}
+
+void sim_order_of(unsigned server)
+{
+	const struct sim_key *waiting = lock ? sim_server_key(server, queue) : NULL;
+	place_count = 0;
+	for (size_t i = 0; waiting && i < waiting->count; i++)
+		queue_up(waiting->items[i].bytes);
 }
 
 void sim_order_begin(const char *key)
