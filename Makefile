@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-monitoring check-debian servers interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian
+.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-monitoring check-debian servers check-packages dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -36,6 +36,9 @@ packages-interop:
 
 packages-monitoring:
 	@sh scripts/install_packages.sh build run check monitoring
+
+packages-package:
+	@sh scripts/install_packages.sh build run check package
 
 packages-debian:
 	@sh scripts/install_packages.sh build run check debian
@@ -110,6 +113,16 @@ check-servers: packages-servers programs
 # pictures stay there.
 check-monitoring: packages-monitoring programs
 	$(PYTHON) scripts/check.py --build $(BUILD) monitoring
+
+# CMake, the tarball, and the recipes of package managers.
+check-packages: packages-package programs
+	$(PYTHON) scripts/check.py --build "$(BUILD)" packages
+
+# The tarball of a release, its checksum, and the recipes of packaging/ with both; URL= says below
+# which address the tarball will be.
+URL ?=
+dist:
+	$(PYTHON) scripts/dist.py "$(BUILD)/dist" $(URL)
 
 # Fetches those servers into the build folder.
 servers: packages-servers programs

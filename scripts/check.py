@@ -2,7 +2,7 @@
 """The tests of one build folder: checks of the tree, C programs, pytest suites; then the sum.
 
 usage: check.py [--build DIR] [--level check|all|night] [checks] [c] [python] [interop]
-                [monitoring]
+                [monitoring] [packages]
        (the first three if none is named)
        check.py [--level …] --estimate    (how long that takes here; runs nothing)
 
@@ -53,6 +53,8 @@ PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,
 CHOSEN_PARTS = {"system/conformance": 2}
 # Suites whose files share what takes long to make: an installed copy.
 TOGETHER = ["install", "monitoring"]
+# What takes tools for packages; `make check-all` has those files too, and skips what is missing.
+PACKAGES = ["install/cmake", "install/dist", "install/recipes"]
 # They begin first where it is not known yet how long each takes.
 LONGEST = [*PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/multi_lock",
            "system/scenarios", "api/red_lock", "cli/doctor", "cli/several", "api/nomem_red"]
@@ -126,6 +128,8 @@ def everything(tally: Tally, build: pathlib.Path, which: list[str], level: str =
         begun += tests_of(sorted(INTEROP.glob("test_*.py")), environment)
     if "monitoring" in which:
         begun += tests_of(sorted(MONITORING.glob("test_*.py")), environment)
+    if "packages" in which:
+        begun += tests_of([path for path in files() if name(path) in PACKAGES], environment)
     run_parts(tally, build, begun)
 
 
@@ -196,11 +200,12 @@ def main() -> int:
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--level", choices=LEVELS, default="check")
     parser.add_argument("--estimate", action="store_true")
-    parser.add_argument("parts", nargs="*", metavar="checks|c|python|interop|monitoring")
+    parser.add_argument("parts", nargs="*",
+                        metavar="checks|c|python|interop|monitoring|packages")
     arguments = parser.parse_args()
     usual = ["checks", "c", "python"]
     for part in arguments.parts:
-        if part not in [*usual, "interop", "monitoring"]:
+        if part not in [*usual, "interop", "monitoring", "packages"]:
             parser.error(f"no part is called {part}")
     if arguments.estimate:
         say(estimate(arguments.level))

@@ -147,6 +147,11 @@ def python(tally: Tally) -> None:
                     ["make", "check-python", f"BUILD={BUILDS / 'check'}"], 600)
 
 
+def packages(tally: Tally) -> None:
+    """CMake, the tarball, and the recipes of package managers."""
+    check.everything(tally, BUILDS / "check", ["packages"])
+
+
 def demo(tally: Tally) -> None:
     """The README's first command."""
     runners.command(tally, "make-demo", ["make", "demo", f"BUILD={BUILDS / 'check'}"], 300)
@@ -196,13 +201,13 @@ def faults(tally: Tally) -> None:
 # The most important comes first.
 STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
           "interop": interop, "monitoring": monitoring, "others": others, "python": python,
-          "demo": demo, "fuzz": fuzz}
+          "packages": packages, "demo": demo, "fuzz": fuzz}
 NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side: the
 # stages one behind the other; and those that mostly wait, then clang-tidy, which takes what all
 # leave over, at the lowest priority.
 ROWS = (("address", "thread", "trixie", "interop", "others", "python", "demo", "fuzz"),
-        ("monitoring", "lint"))
+        ("monitoring", "packages", "lint"))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:
