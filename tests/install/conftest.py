@@ -17,6 +17,9 @@ sys.path.append(str(ROOT / "tests/system"))
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
 SERVER_START_S = 20
 RUN_S = 300
+# The environment of git and make: of a clone, not of this tree.
+GIT = {**{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+       "MAKEFLAGS": ""}
 
 
 def until(what, condition, limit_s: float = 20):
@@ -72,6 +75,27 @@ def copy(folder) -> Copy:
     run("make", "install", f"BUILD={folder / 'build'}", "PREFIX=/opt/lockkeeper",
         f"DESTDIR={staging}", cwd=ROOT, env={**os.environ, "MAKEFLAGS": ""})
     return Copy(staging, "/opt/lockkeeper")
+
+
+def distribution(folder, name: str, **more: str):
+    """The folder of what `make dist` makes in a clone of its own."""
+    clone = folder / name
+    run("git", "clone", "--quiet", "--no-local", ROOT, clone, env=GIT)
+    run("make", "dist", cwd=clone, env={**GIT, **more})
+    return clone / "build/dist"
+
+
+@pytest.fixture(scope="session")
+def dist(folder):
+    if not shutil.which("git") or not (ROOT / ".git").exists():
+        pytest.skip("there is no git, or this is no clone")
+    return distribution(folder, "clone")
+
+
+@pytest.fixture(scope="session")
+def tarball(dist):
+    (path,) = dist.glob("lockkeeper-*.tar.gz")
+    return path
 
 
 class Server:
