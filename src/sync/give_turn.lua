@@ -16,8 +16,13 @@
 --include "turns.lua" gives turns_of, TAKEN
 local function give_turn(lock, channel, message, loud, first_word)
 	local front, most = 32, 1000
-	local turns, names = turns_of(lock), {channel}
+	local turns = turns_of(lock)
 	local count = redis.pcall('ZCARD', turns)
+	if count == 0 then -- as usual: who listens need not be asked
+		local listeners = redis.pcall('PUBLISH', channel, message)
+		return type(listeners) == 'number' and listeners or 0
+	end
+	local names = {channel}
 	count = type(count) == 'number' and count or 0
 	if count <= front or redis.call('TIME')[2] % math.ceil(count / front) == 0 then
 		front = most

@@ -1,17 +1,19 @@
--- Puts a waiter in the order of turns. take_turn: it has the lock, and needs none any more.
--- leave_to_turns: puts it there though the lock is free, and says for how long, in ms, it leaves
--- that to others: to those before it, until it is told, but not for long, since they may have left
--- or stand back themselves; 0, if there may be only such as have no turn.
--- A user who may not set the order's time to live (ACL) gets no place in it.
+-- Puts a waiter in the order of turns: with its time one that waits, with TAKEN one that has the
+-- lock and needs no turn any more. A user who may not set the order's time to live (ACL) gets no
+-- place in it.
+--
+-- `how` is 1 where the lock is free and the waiter wants only a place. Returns for how long, in ms,
+-- it leaves the lock to others: to those before it, until it is told, but not for long, since they
+-- may have left or stand back themselves; 0, if there may be only such as have no turn.
 --
 -- `how` is 2 where the slot is on its way here: the order is still at the other node, and a second
 -- one here would stop the move (BUSYKEY). So nobody gets a place until the slot has come.
 --
--- Gives: wait_turn, take_turn, leave_to_turns
+-- Gives: wait_turn, turns_of, TAKEN
 --include "turns.lua" gives turns_of, TAKEN
 local function wait_turn(id, since, kept, how)
 	if how == '2' then
-		return
+		return 0
 	end
 	local turns = turns_of(KEYS[1])
 	redis.pcall('ZADD', turns, since, id)
@@ -20,12 +22,6 @@ local function wait_turn(id, since, kept, how)
 		type(redis.pcall('PEXPIRE', turns, kept)) ~= 'number' then
 		redis.pcall('ZREM', turns, id)
 	end
-end
-local function take_turn(id, kept, how)
-	wait_turn(id, TAKEN, kept, how)
-end
-local function leave_to_turns(id, since, kept)
-	wait_turn(id, since, kept)
-	local first = redis.pcall('ZRANGE', turns_of(KEYS[1]), 0, 0)[1]
+	local first = how == '1' and redis.pcall('ZRANGE', turns, 0, 0)[1]
 	return first and first ~= id and 250 or 0
 end

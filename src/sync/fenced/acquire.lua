@@ -24,7 +24,7 @@
 -- token that it was granted with, which is the newest, since only a grant raises it.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
+--include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
 local from = ARGV[4]
 local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(own) == 'table' then
@@ -53,7 +53,7 @@ if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
 	return redis.call('PTTL', KEYS[1])
 end
 if not own and from == '' and ARGV[9] == '1' then
-	return leave_to_turns(ARGV[6], ARGV[7], ARGV[8])
+	return wait_turn(ARGV[6], ARGV[7], ARGV[8], '1')
 end
 local newest, most = 0, own and 9007199254740991 or 9007199254740990
 for i = 2, #KEYS do
@@ -100,6 +100,6 @@ for _, write in ipairs(writes) do
 	end
 end
 if ARGV[6] then
-	take_turn(ARGV[6], ARGV[8], ARGV[9])
+	wait_turn(ARGV[6], TAKEN, ARGV[8], ARGV[9])
 end
 return redis.status_reply('TOKEN ' .. token)

@@ -17,7 +17,8 @@
 -- lease all the same, so that what replicas acknowledge behind it is all of this.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
+--include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
+local lasts = ARGV[2]
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 	if type(own) == 'table' then
@@ -42,19 +43,19 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 		end
 		return redis.call('PTTL', KEYS[1])
 	end
-	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
+	lasts = string.format('%.0f', math.max(lease, redis.call('PTTL', KEYS[1])))
 elseif ARGV[7] == '1' then
-	return leave_to_turns(ARGV[4], ARGV[5], ARGV[6])
+	return wait_turn(ARGV[4], ARGV[5], ARGV[6], '1')
 else
 	redis.call('HSET', KEYS[1], ARGV[1], 1)
 end
-local answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', lease))
+local answer = redis.pcall('PEXPIRE', KEYS[1], lasts)
 if type(answer) == 'table' then
 	-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
 	redis.call('HDEL', KEYS[1], ARGV[1])
 	return answer
 end
 if ARGV[4] then
-	take_turn(ARGV[4], ARGV[6], ARGV[7])
+	wait_turn(ARGV[4], TAKEN, ARGV[6], ARGV[7])
 end
 return false

@@ -16,17 +16,20 @@
 -- Safe to send twice: a repetition finds its own token, and never shortens the lease.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' and ARGV[7] == '1' then
-	return leave_to_turns(ARGV[4], ARGV[5], ARGV[6])
-end
-if kind == 'none' then
-	redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+--include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
+local taken = ARGV[7] ~= '1' and redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+if taken and taken.ok then
 	if ARGV[4] then
-		take_turn(ARGV[4], ARGV[6], ARGV[7])
+		wait_turn(ARGV[4], TAKEN, ARGV[6], ARGV[7])
 	end
 	return false
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' and ARGV[7] == '1' then
+	return wait_turn(ARGV[4], ARGV[5], ARGV[6], '1')
+end
+if kind == 'none' then
+	return taken -- refused (memory, ACL)
 end
 if kind == 'hash' then
 	kind = redis.call('HEXISTS', KEYS[1], 'mode') == 1 and 'read/write lock'

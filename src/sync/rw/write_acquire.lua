@@ -22,7 +22,7 @@ if not counts or counts < 0 or counts > 60000 then
 	return redis.error_reply('LOCKKEEPER bad preference')
 end
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, take_turn, leave_to_turns
+--include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
 local mode = redis.pcall('HGET', KEYS[1], 'mode')
 if type(mode) == 'table' then
 	if string.find(mode.err, 'WRONGTYPE') then
@@ -56,7 +56,7 @@ if mode and (mode ~= 'write' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) th
 	return (left < 0 or left > again) and again or left
 end
 if not mode and ARGV[8] == '1' then
-	return leave_to_turns(ARGV[5], ARGV[6], ARGV[7])
+	return wait_turn(ARGV[5], ARGV[6], ARGV[7], '1')
 end
 local answer
 if not mode then
@@ -79,6 +79,6 @@ if counts > 0 then
 	redis.pcall('ZREM', KEYS[2], ARGV[1])
 end
 if ARGV[5] then
-	take_turn(ARGV[5], ARGV[7], ARGV[8])
+	wait_turn(ARGV[5], TAKEN, ARGV[7], ARGV[8])
 end
 return false
