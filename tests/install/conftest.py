@@ -17,6 +17,7 @@ sys.path.append(str(ROOT / "tests/system"))
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
 SERVER_START_S = 20
 RUN_S = 300
+PACKAGE_S = 900  # everything is compiled, and packed
 # The environment of git and make: of a clone, not of this tree.
 GIT = {**{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
        "MAKEFLAGS": ""}
@@ -30,9 +31,9 @@ def until(what, condition, limit_s: float = 20):
     return answer
 
 
-def run(*argv, check=True, **more) -> subprocess.CompletedProcess:
+def run(*argv, check=True, limit_s=RUN_S, **more) -> subprocess.CompletedProcess:
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=RUN_S, **more)
+                          stdin=subprocess.DEVNULL, timeout=limit_s, **more)
     said = f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
     assert not check or done.returncode == 0, said
     return done

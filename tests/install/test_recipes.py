@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from conftest import ROOT, run
+from conftest import PACKAGE_S, ROOT, run
 
 # What vcpkg has for ports; a port may set variables besides.
 VCPKG = ["vcpkg_download_distfile", "vcpkg_extract_source_archive", "vcpkg_configure_meson",
@@ -38,7 +38,7 @@ def test_rpms_are_built(folder, dist, tarball, server):
     shutil.copy(tarball, top / "SOURCES")
     # What it needs here comes from Debian's packages, of which rpm knows nothing.
     run("rpmbuild", "-bb", "--nodeps", "--define", f"_topdir {top}", "--define",
-        f"_dbpath {top}/db", dist / "packaging/rpm/lockkeeper.spec")
+        f"_dbpath {top}/db", dist / "packaging/rpm/lockkeeper.spec", limit_s=PACKAGE_S)
     files = {}
     for path in (top / "RPMS").rglob("*.rpm"):
         name = run("rpm", "-qp", "--qf", "%{NAME}", path).stdout
