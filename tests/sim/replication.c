@@ -215,10 +215,11 @@ static void read_pieces(void *context)
 static void arrive(void *context)
 {
 	struct piece *piece = context;
-	DL_APPEND(piece->to->arrived, piece);
-	read_pieces(piece->to);
-	if (sim_server_hangs(piece->to->number))
-		sim_at(sim_server_hangs(piece->to->number), read_pieces, piece->to);
+	struct member *to = piece->to; /* reading frees the piece */
+	DL_APPEND(to->arrived, piece);
+	read_pieces(to);
+	if (sim_server_hangs(to->number))
+		sim_at(sim_server_hangs(to->number), read_pieces, to);
 }
 
 static void tell_unasked(void *context)
