@@ -106,7 +106,8 @@ static int lock_take(void *context, int id, const char *value)
 		state->nonblock = 1;
 		return 0;
 	case OPTION_POLL:
-		return kind_take_poll(value);
+		return option_duration("--poll", value, LK_POLL_MIN_MS, LK_POLL_MAX_MS,
+				       kind_poll_ms());
 	case 'w':
 		state->has_wait = 1;
 		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->wait_ms);
@@ -215,7 +216,9 @@ static int lock_check(const struct command *command, const struct lock_state *st
 	if (state->nonblock && state->has_wait)
 		return usage_error(command, "-n and -w exclude each other");
 	int code = notify_check(command, state);
-	return code ? code : kind_check_poll(command, state->kind, 0);
+	if (code == 0 && kind_polls_in_vain(state->kind, 0))
+		code = usage_error(command, "--poll is for --plain");
+	return code;
 }
 
 /* The watchdog renews it: its lease is what -l says, or what the client is configured to. */

@@ -133,7 +133,8 @@ static int run_take(void *context, int id, const char *value)
 		state->keep.tell.json = 1;
 		return 0;
 	case OPTION_POLL:
-		return kind_take_poll(value);
+		return option_duration("--poll", value, LK_POLL_MIN_MS, LK_POLL_MAX_MS,
+				       kind_poll_ms());
 	case OPTION_NO_PREFER_WRITERS:
 		state->no_preference = 1;
 		return 0;
@@ -219,9 +220,9 @@ static int run_check(const struct command *command, const struct run_state *stat
 	if (keep->permits && keep->kind != &kind_default)
 		return usage_error(command, "--permits and --%s exclude each other",
 				   keep->kind->name);
-	int code = kind_check_poll(command, keep->kind, several);
-	if (code)
-		return code;
+	if (kind_polls_in_vain(keep->kind, several))
+		return usage_error(command, "--poll is for --plain%s",
+				   several ? " on one server" : "");
 	if (keep->permits && keep->hold_ms)
 		return usage_error(command, "--permits and --hold-at-least exclude each other");
 	if (state->no_preference && !kind_is_side(keep->kind))

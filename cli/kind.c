@@ -51,17 +51,14 @@ static int make_plain(lk_lock **lock_out, lk_client *client, const void *name, s
 	return lk_plain_lock_new(lock_out, client, name, size, &options, error);
 }
 
-int kind_take_poll(const char *value)
+int64_t *kind_poll_ms(void)
 {
-	return option_duration("--poll", value, LK_POLL_MIN_MS, LK_POLL_MAX_MS, &poll_ms);
+	return &poll_ms;
 }
 
-int kind_check_poll(const struct command *command, const struct lock_kind *kind, int several)
+int kind_polls_in_vain(const struct lock_kind *kind, int several)
 {
-	if (poll_ms && (kind->option != OPTION_PLAIN || several))
-		return usage_error(command, "--poll is for --plain%s",
-				   several ? " on one server" : "");
-	return 0;
+	return poll_ms && (kind->option != OPTION_PLAIN || several);
 }
 
 const struct lock_kind kind_default = {0, "", lk_lock_new};

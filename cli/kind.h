@@ -34,12 +34,10 @@ static inline int kind_is_side(const struct lock_kind *kind)
  */
 int kind_take(const struct lock_kind **kind, int option);
 
-/* --poll: the slowest pace at which plain locks that are made from now on are looked at; 0, or
- * EXIT_TROUBLE (said). */
-int kind_take_poll(const char *value);
-
-/* 0 if it was not given, or the kind has one; else the exit code of wrong use (said). */
-int kind_check_poll(const struct command *command, const struct lock_kind *kind, int several);
+/* --poll: the slowest pace at which plain locks that are made from now on are looked at; 0: the
+ * library's. And whether it was given for another kind, or for several servers. */
+int64_t *kind_poll_ms(void);
+int kind_polls_in_vain(const struct lock_kind *kind, int several);
 
 /* Whose waiters the releases of the process's plain locks wake, as lk_plain_lock_options has it. */
 void kind_notify(const char *notify);

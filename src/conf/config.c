@@ -30,58 +30,6 @@
 
 /* ---- texts ---- */
 
-void lk__text_wipe(char *text)
-{
-	if (!text)
-		return;
-	explicit_bzero(text, strlen(text));
-	free(text);
-}
-
-int lk__text_replace(char **text, const char *value)
-{
-	char *copy = strdup(value);
-	if (!copy)
-		return LK_ENOMEM;
-	lk__text_wipe(*text);
-	*text = copy;
-	return 0;
-}
-
-const char *lk__text_number(const char *text, int64_t *number_out)
-{
-	int64_t number = 0;
-	if (!*text)
-		return "is empty, not a number";
-	if (text[0] == '0' && text[1])
-		return "is not a plain decimal number";
-	for (const char *at = text; *at; at++) {
-		if (*at < '0' || *at > '9')
-			return "is not a plain decimal number";
-		int digit = *at - '0';
-		if (number > (INT64_MAX - digit) / 10)
-			return "is too large";
-		number = number * 10 + digit;
-	}
-	*number_out = number;
-	return NULL;
-}
-
-const char *lk__text_edge(const char *text)
-{
-	size_t size = strlen(text);
-	if (size == 0)
-		return NULL;
-	char first = text[0], last = text[size - 1];
-	if (first == '"' || first == '\'')
-		return size > 1 && last == first ? "is in quotes" : "begins with a quote";
-	if (last == '\n' || last == '\r')
-		return "ends in a line break";
-	if (first == ' ' || first == '\t' || first == '\n')
-		return "begins with a blank";
-	return last == ' ' || last == '\t' ? "ends in a blank" : NULL;
-}
-
 /*
  * Writes the text for a message: at most `size` - 1 bytes, control bytes as '?', "..." at the end
  * when it was cut.

@@ -13,6 +13,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "conf/text.h"
 
 enum lk__scheme { LK__SCHEME_NONE, LK__SCHEME_TCP, LK__SCHEME_TLS, LK__SCHEME_UNIX };
 
@@ -111,26 +112,5 @@ int lk__password_read(const char *path, bool regular, char *line, const char **r
 /* Asks for both, and puts them into a configuration that nobody else reads now. Before it connects
  * to `place`. LK_EUNREACHABLE: the program has none at present. LK_ENOMEM. */
 int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error);
-
-/* ---- texts ---- */
-
-/* Wipes and frees a text; NULL is fine. */
-void lk__text_wipe(char *text);
-
-/* Wipes the text that was there. 0, or LK_ENOMEM with that one as it was. */
-int lk__text_replace(char **text, const char *value);
-
-/*
- * Reads a whole decimal number without sign, blanks or leading zeros. NULL and the number, or why
- * the text has another form: a static text that goes behind the value in a message.
- */
-const char *lk__text_number(const char *text, int64_t *number_out);
-
-/*
- * Explains quotes, blanks or a line break around a text, which a file or a shell was meant to take
- * away ("ends in a line break"): a static text that goes behind the text in a message; NULL: there
- * are none.
- */
-const char *lk__text_edge(const char *text);
 
 #endif

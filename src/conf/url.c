@@ -9,7 +9,7 @@
 #include <sys/un.h>
 
 #include "base/fail.h"
-#include "conf/config.h"
+#include "conf/text.h"
 
 #define HOST_MAX 253   /* of DNS */
 #define MASTER_MAX 256 /* bytes of a master's name, as it is written */
