@@ -11,12 +11,17 @@ import re
 import sys
 
 import make_docs
-from tree import ROOT, files, finish, name
+from tree import FOLDERS, ROOT, files, finish, name
 
 DECLARATION = re.compile(r"(/\*(?:(?!\*/).)*\*/)?\s*^(?:LK_API|static inline)\b[^;(]*?"
                          r"\b(lk_\w+)\s*\(([^;{]*)\)\s*[;{]", re.MULTILINE | re.DOTALL)
 FAILURES = re.compile(r"\bErrors\b|\bThe same\b")
 INTERFACE = re.compile(r"\b(?:lk_[a-z]\w*|LK_[A-Z]\w*)\b")
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+NAMED = re.compile(r"(?<![\w/.>-])(?:\.\./)*((?:[\w-]+/)*[\w-]+\.(?:c|h|def|lua|py))\b(?![\w(*-])")
+CODE = (*FOLDERS, "findings", "python")
+# What the build makes, or is not ours.
+ELSEWHERE = {"scripts.h", "stdio.h", "sys/sdt.h"}
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
 
 
@@ -66,6 +71,19 @@ def unnamed_codes() -> list[str]:
             if not re.search(rf"^\|.*`{code}`", page, re.MULTILINE)]
 
 
+def gone(path: pathlib.Path, ends: set[str]) -> list[str]:
+    """Files that a page, or a comment of the code, names by a path or its end, and that are not."""
+    text = path.read_text()
+    said = text if path.suffix == ".md" else "\n".join(COMMENT.findall(text))
+    return [f"{name(path)}: there is no {file}"
+            for file in sorted(set(NAMED.findall(said)) - ends - ELSEWHERE)]
+
+
+def path_ends() -> set[str]:
+    paths = [name(path).split("/") for path in files(".c", ".h", ".def", ".lua", ".py", under=CODE)]
+    return {"/".join(path[start:]) for path in paths for start in range(len(path))}
+
+
 def main() -> None:
     pages = sorted(ROOT.glob("*.md")) + files(".md", under=("docs", "cpp", "python", "bench",
                                                             "tests"))
@@ -75,6 +93,9 @@ def main() -> None:
         problems += undocumented(header)
     for page in pages:
         problems += dead_links(page) + quotes(page)
+    ends = path_ends()
+    for path in pages + files(".c", ".h", ".def", under=("include", "src", "cli")):
+        problems += gone(path, ends)
     told = files(".md", under=("docs", "cpp")) + [ROOT / "README.md", ROOT / "SECURITY.md"]
     problems += unknown(told, headers)
     problems += unnamed_codes()

@@ -116,7 +116,7 @@ int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_erro
 /* 0, or LK_EINVAL for a lock that has not one field on one server. */
 static int check_single(const struct lk_lock *lock, const char *operation, lk_error *error)
 {
-	bool red = lock && lock->entry && lock->entry->spreads;
+	bool red = lock && lock->entry && lock->entry->is_quorum;
 	if (!lock || (!lk__lock_multi(lock) && !red))
 		return 0;
 	return lk__fail(error, LK_EINVAL, "%s: not for a %s lock, which has no single field",
@@ -266,7 +266,7 @@ static int lock_is_locked(lk_lock *lock, lk_error *error)
 		int rc = lock_each(lock, lock_is_locked, &locked, error);
 		return rc < 0 ? rc : locked > 0;
 	}
-	if (lock && lock->entry && lock->entry->spreads)
+	if (lock && lock->entry && lock->entry->is_quorum)
 		return red_is_locked(lock, error);
 	const char *operation = "lk_lock_is_locked";
 	struct lk__call call;
@@ -363,7 +363,7 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
 	if (lock && lk__lock_multi(lock))
 		return multi_force_release(lock, error);
-	if (lock && lock->entry && lock->entry->spreads)
+	if (lock && lock->entry && lock->entry->is_quorum)
 		return red_force_release(lock, error);
 	struct lk__call call;
 	int rc = lk__lock_enter(&call, lock, "lk_lock_force_release", NULL, error);

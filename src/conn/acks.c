@@ -20,7 +20,7 @@
  * not say whose disks it has counted: they must be as many as the replicas that have reached the
  * offset, since no other can have the change on disk.
  *
- * Unreported replicas may be connected as well: followers.h says which of them must acknowledge.
+ * Unreported replicas may be connected as well: followers.c says which of them must acknowledge.
  * WAIT counts them too. If it has missed one, it is repeated once. While no replica is known, the
  * connected ones are looked at once a second.
  *

@@ -348,7 +348,7 @@ static inline int lk__node_acks(const struct lk__node *node)
 	return node->acks >= 0 ? node->acks : atomic_load(&node->replicas.count);
 }
 
-/* Tells whether an unreported replica may be connected (followers.h). */
+/* Tells whether an unreported replica may be connected (followers.c). */
 static inline bool lk__replicas_may_be(const struct lk__replicas *replicas)
 {
 	return atomic_load(&replicas->returns) ||

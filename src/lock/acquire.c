@@ -260,7 +260,7 @@ static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 	lk__entry_count(entry, waiting, 1);
 	if (waiter->contended)
 		lk__probe3(wait__start, entry->name, entry->client->id, waiter);
-	lk__entry_promote_beside(entry, waiter);
+	lk__entry_promote_without_wake(entry, waiter);
 	return 0;
 }
 
@@ -296,7 +296,7 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 		*want->grant_out = given_up ? waiter->was : entry->grant;
 	if (rc < 0 && waiter->state == LK__WAITER_GRANTED &&
 	    entry->target.recipe->flags & LK__BECOMES_HOLDS)
-		atomic_fetch_sub(&entry->client->becoming, 1);
+		atomic_fetch_sub(&entry->client->unclaimed_grants, 1);
 	if (waiter->hold && !waiter->hold->owner_serial)
 		waiter->hold->taker = NULL;
 	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
@@ -542,7 +542,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.since_us = turn ? lk__turn_since_us(entry, waiter->begun_ns)
 				 : lk__node_server_us(entry->target.node, waiter->begun_ns),
 		.turn_ms = look_most_ms(entry) + TURN_GRACE_MS,
-		.polite = entry->waiting->attempt.polite,
+		.asks_place_only = entry->waiting->attempt.asks_place_only,
 		.flags = waiter->settings.flags,
 		.once = waiter->once,
 	};

@@ -29,7 +29,7 @@ static void acquire_note(struct lk__async *async)
 	completion->number = async->grant.number;
 	value->deadline_ns = holds ? lk__hold_deadline(hold) : async->grant.valid_until_ns;
 	value->fence = async->grant.fence;
-	if (!entry->spreads) /* else it has another on each node */
+	if (!entry->is_quorum) /* else it has another on each node */
 		lk__field(entry, async->grant.number, value->field);
 	pthread_mutex_unlock(&entry->mutex);
 }

@@ -169,21 +169,21 @@ struct lk_client {
 	struct lk__holders holders;
 	struct lk__thread *threads;
 	struct lk__callers callers;
-	_Atomic uint64_t last_number;    /* of the wire grants */
-	_Atomic uint64_t last_serial;    /* of the threads */
-	_Atomic uint64_t releasing;      /* releases under way that nobody waits for */
-	_Atomic uint64_t trying;         /* tries of whose outcome their attempt has not heard */
-	_Atomic unsigned ending;         /* threads that are at their end, in thread_end() */
-	_Atomic uint64_t becoming;       /* grants that are not holds yet, or given back */
-	_Atomic unsigned quorums;        /* entries that are on several nodes */
-	_Atomic bool unreleased;         /* no memory was left to release something */
-	_Atomic bool closing;            /* one caller closes it */
-	_Atomic bool growing;            /* one opens another connection for scripts */
-	_Atomic(struct lk__loop *) loop; /* NULL until the first need */
+	_Atomic uint64_t last_number;      /* of the wire grants */
+	_Atomic uint64_t last_serial;      /* of the threads */
+	_Atomic uint64_t releasing;        /* releases under way that nobody waits for */
+	_Atomic uint64_t trying;           /* tries of whose outcome their attempt has not heard */
+	_Atomic unsigned ending;           /* threads that are at their end, in thread_end() */
+	_Atomic uint64_t unclaimed_grants; /* grants that are not holds yet, or given back */
+	_Atomic unsigned quorums;          /* entries that are on several nodes */
+	_Atomic bool unreleased;           /* no memory was left to release something */
+	_Atomic bool closing;              /* one caller closes it */
+	_Atomic bool growing;              /* one opens another connection for scripts */
+	_Atomic(struct lk__loop *) loop;   /* NULL until the first need */
 	struct lk__watch watch;
 	struct lk__notices notices;
 	struct lk__compensation *compensations;
-	struct lk__hold *lost; /* permits, those to be forgotten first in front; see lost.h */
+	struct lk__hold *lost; /* permits, those to be forgotten first in front; see notice.h */
 	size_t lost_count;
 	struct lk__asyncs asyncs;
 	struct lk__closing close;

@@ -229,7 +229,7 @@ static void entry_end(lk_client *client, struct lk__entry *entry)
 static struct lk__entry *entries_spread(lk_client *client)
 {
 	struct lk__entry *entry = NULL;
-	while ((entry = lk__entries_next(&client->entries, entry)) && !entry->spreads)
+	while ((entry = lk__entries_next(&client->entries, entry)) && !entry->is_quorum)
 		continue;
 	return entry;
 }

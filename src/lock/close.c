@@ -168,7 +168,7 @@ static int64_t close_quorum_ends_ns(struct lk__entry *entry)
 	struct lk__node *nodes[LK__RED_MAX];
 	int64_t end_ns = 0;
 	pthread_mutex_lock(&entry->mutex);
-	size_t count = entry->spreads ? lk__red_compensating_nodes(entry, nodes) : 0;
+	size_t count = entry->is_quorum ? lk__red_compensating_nodes(entry, nodes) : 0;
 	for (size_t i = 0; i < count; i++)
 		end_ns = lk__later(end_ns, close_node_ends_ns(entry->client, nodes[i]));
 	pthread_mutex_unlock(&entry->mutex);
@@ -301,7 +301,7 @@ static bool close_quorums_are_free(lk_client *client)
  * have come yet to read that it was granted. Nothing may be held any more that nobody wants. */
 static bool close_is_settled(lk_client *client)
 {
-	return atomic_load(&client->trying) == 0 && atomic_load(&client->becoming) == 0 &&
+	return atomic_load(&client->trying) == 0 && atomic_load(&client->unclaimed_grants) == 0 &&
 	       atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client, NULL) &&
 	       close_quorums_are_free(client);
 }

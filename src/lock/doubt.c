@@ -116,7 +116,7 @@ void lk__doubt_others(struct lk__entry *entry)
 	lk_client *client = entry->client;
 	const struct lk__target *target = &entry->target;
 	bool shares = target->recipe->flags & LK__SHARES;
-	if (target->recipe->sharing == LK__NO_HOLD || entry->spreads)
+	if (target->recipe->sharing == LK__NO_HOLD || entry->is_quorum)
 		return; /* which excludes nobody, or not on this node */
 	if (atomic_load(&client->entries.mixed))
 		doubt_other_kinds(entry);

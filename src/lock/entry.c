@@ -189,7 +189,7 @@ bool lk__entry_route(struct lk__entry *entry)
 bool lk__entry_serve_reds(struct lk__entry *entry)
 {
 	pthread_mutex_lock(&entry->mutex);
-	assert(!entry->spreads);
+	assert(!entry->is_quorum);
 	if (!entry->reds) {
 		struct lk__reds *reds = calloc(1, sizeof(*reds));
 		lk__entry_rejoin_first(entry);
@@ -347,7 +347,7 @@ void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK
 static bool entry_may_move(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return recipe->sharing == LK__ONE_QUEUE && !recipe->other_side && !entry->spreads &&
+	return recipe->sharing == LK__ONE_QUEUE && !recipe->other_side && !entry->is_quorum &&
 	       !lk__entry_reds(entry);
 }
 
@@ -502,7 +502,7 @@ void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms)
 {
 	struct lk__grant *grant = &entry->grant;
 	int64_t from_ns = lk__later(lk__now_ns(), grant->valid_until_ns);
-	if (entry->spreads)
+	if (entry->is_quorum)
 		return; /* its parts are given back in any case */
 	grant->outlives_ns = lk__later(grant->outlives_ns, lk__after_ms(from_ns, lease_ms));
 }
@@ -524,7 +524,7 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
 	 * an extension or a renewal is missing. A copy of the acquire may still run, and take the
 	 * lock. */
-	if (entry->target.recipe->other_side || entry->spreads ||
+	if (entry->target.recipe->other_side || entry->is_quorum ||
 	    entry->grant.outlives_ns > now_ns || entry->grant.repeated_until_ns > now_ns)
 		effects.unasked = hold->number;
 	return effects;
@@ -584,7 +584,7 @@ struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry, struct lk_
 		/* A copy of a try that was sent twice may still run: its record has to stay. */
 		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
 		if (entry->target.recipe->flags & LK__BECOMES_HOLDS)
-			atomic_fetch_add(&entry->client->becoming, 1);
+			atomic_fetch_add(&entry->client->unclaimed_grants, 1);
 		lk__entry_promote(entry);
 		return (struct lk__entry_effects){.watch = false};
 	}
@@ -657,7 +657,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 		.takes = !(flags & LK__FOR_ALL),
 		.queues = (flags & LK__QUEUES) != 0,
 		.own_channel = (flags & LK__OWN_CHANNEL) != 0,
-		.fans_out = entry->spreads,
+		.fans_out = entry->is_quorum,
 	};
 }
 
@@ -666,7 +666,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 static bool entry_needs_spares(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return lk__entry_reds(entry) || entry->spreads || recipe->other_side ||
+	return lk__entry_reds(entry) || entry->is_quorum || recipe->other_side ||
 	       recipe->sharing != LK__ONE_QUEUE || entry->grant.outlives_ns ||
 	       entry->grant.repeated_until_ns;
 }
@@ -705,13 +705,13 @@ void lk__entry_rest(struct lk__entry *entry)
 	entry->waiting = NULL;
 }
 
-void lk__entry_settle(struct lk__entry *entry)
+void lk__entry_free_spares(struct lk__entry *entry)
 {
 	if (!entry->waiting && !entry->passing && !entry_needs_spares(entry))
 		compensation_unreserve(entry);
 }
 
-void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *caller)
+void lk__entry_promote_without_wake(struct lk__entry *entry, const struct lk__caller *caller)
 {
 	struct lk__waiting *waiting = entry->waiting;
 	if (!waiting || !waiting->queue || waiting->head || entry->hold || entry->passing)
@@ -723,7 +723,7 @@ void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *
 
 void lk__entry_promote(struct lk__entry *entry)
 {
-	lk__entry_promote_beside(entry, NULL);
+	lk__entry_promote_without_wake(entry, NULL);
 }
 
 void lk__entry_try_begins(struct lk__entry *entry)

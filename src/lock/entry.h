@@ -290,7 +290,7 @@ struct lk__entry {
 	_Atomic bool doubt;  /* a message came that nobody of us sent */
 	/* A grant is on several nodes, with a number of its own on each: some may keep it longer
 	 * than a majority has confirmed. Set under the client's mutex, too. */
-	_Atomic bool spreads;
+	_Atomic bool is_quorum;
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;
@@ -363,13 +363,13 @@ void lk__entry_free(struct lk__entry *entry);
 /* The row of calls of its targets. */
 static inline const struct lk__policy *lk__entry_policy(const struct lk__entry *entry)
 {
-	return &entry->client->ops->policies[entry->spreads ? LK__MAJORITY : LK__ONE_NODE];
+	return &entry->client->ops->policies[entry->is_quorum ? LK__MAJORITY : LK__ONE_NODE];
 }
 
 /* NULL where no red lock was ever at it. */
 static inline struct lk__reds *lk__entry_reds(const struct lk__entry *entry)
 {
-	bool none = entry->spreads || entry->target.recipe->sharing == LK__NO_HOLD;
+	bool none = entry->is_quorum || entry->target.recipe->sharing == LK__NO_HOLD;
 	return none ? NULL : entry->reds;
 }
 
@@ -498,14 +498,14 @@ void lk__entry_end_waiting(struct lk__entry *entry);
 /* Without callers, and without a try that is still out, `waiting` goes. */
 void lk__entry_rest(struct lk__entry *entry);
 /* It has been held for a while: what only its next call needs goes, and is made again by that. */
-void lk__entry_settle(struct lk__entry *entry);
+void lk__entry_free_spares(struct lk__entry *entry);
 
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
 
 /* As lk__entry_promote(), for a caller that looks next whether it is the head: it is not woken for
  * that. */
-void lk__entry_promote_beside(struct lk__entry *entry, const struct lk__caller *caller);
+void lk__entry_promote_without_wake(struct lk__entry *entry, const struct lk__caller *caller);
 
 /* A try is about to be sent; and its attempt has taken what became of it, so that what nobody wants
  * of it is in the list of compensations. In between close waits. */

@@ -386,17 +386,17 @@ static const char *unrenewed(const struct lk__hold *hold, int64_t now_ns)
 /* A server has said it. */
 static void trouble_lost(struct lk__trouble *trouble, const struct lk__entry *entry)
 {
-	bool spreads = entry->spreads;
+	bool is_quorum = entry->is_quorum;
 	trouble->code = LK_ELOST;
-	if (!spreads && entry->grant.node)
+	if (!is_quorum && entry->grant.node)
 		lk__node_place_at(entry->grant.node, entry->grant.epoch, trouble->place);
 	snprintf(trouble->reason, sizeof(trouble->reason), "%s does not have it any more",
-		 spreads ? "a majority" : "the server");
+		 is_quorum ? "a majority" : "the server");
 }
 
 static void trouble_unanswered(struct lk__trouble *trouble, const struct lk__entry *entry)
 {
-	if (!entry->spreads) {
+	if (!entry->is_quorum) {
 		lk__trouble_of_node(trouble, lk__entry_node(entry));
 		return;
 	}

@@ -71,7 +71,7 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 	if (!hold->told)
 		hold->told = calloc(1, sizeof(*hold->told));
 	if (hold->told) {
-		hold->told->node = hold->entry->spreads ? NULL : hold->entry->grant.node;
+		hold->told->node = hold->entry->is_quorum ? NULL : hold->entry->grant.node;
 		hold->told->epoch = hold->entry->grant.epoch;
 	}
 	pthread_mutex_unlock(&notices->mutex);

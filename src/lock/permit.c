@@ -214,9 +214,9 @@ int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		     lk_error *error)
 {
 	lk_client *client = queue->client;
-	assert(atomic_load(&client->becoming) > 0);
+	assert(atomic_load(&client->unclaimed_grants) > 0);
 	int rc = permits_hold(queue, thread, want, grant, permits_out, taken, operation, error);
-	atomic_fetch_sub(&client->becoming, 1);
+	atomic_fetch_sub(&client->unclaimed_grants, 1);
 	return rc;
 }
 
@@ -328,7 +328,7 @@ static void lease_set(const struct lk__permit_lease *lease, struct lk__hold *hol
 }
 
 /* A permit of ours that is not in use any more is lost; one that was lost meanwhile stays so. */
-static int lease_settle(const struct lk__permit_lease *lease, int rc)
+static int lease_conclude(const struct lk__permit_lease *lease, int rc)
 {
 	struct lk__entry *entry = lease->entry;
 	int64_t now_ns = lk__now_ns();
@@ -355,7 +355,7 @@ int lk__permit_lease_end(struct lk__permit_lease *lease, int rc, int64_t answer,
 	if (!lease->entry)
 		return rc;
 	if (rc != LK_EMAYBEHELD)
-		rc = lease_settle(lease, rc);
+		rc = lease_conclude(lease, rc);
 	lk__entry_unref(lease->entry);
 	return rc == LK_ELOST ? lease_lost(lease, error) : rc;
 }

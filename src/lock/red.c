@@ -116,7 +116,7 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 	if (!old) {
 		pthread_mutex_lock(&entry->client->mutex);
 		entry->data = red;
-		entry->spreads = true;
+		entry->is_quorum = true;
 		pthread_mutex_unlock(&entry->client->mutex);
 		red_join_fronts(red, entry);
 		atomic_fetch_add(&entry->client->quorums, 1);
@@ -536,7 +536,7 @@ struct release {
 	_Atomic bool detached; /* it counts as under way */
 };
 
-static void release_settle(struct release *release)
+static void release_count_off(struct release *release)
 {
 	if (atomic_exchange(&release->detached, false))
 		atomic_fetch_sub(&release->call.entry->client->releasing, 1);
@@ -544,7 +544,7 @@ static void release_settle(struct release *release)
 
 static void release_free(void *context)
 {
-	release_settle(context); /* what failed is being compensated */
+	release_count_off(context); /* what failed is being compensated */
 	call_free(context);
 }
 
@@ -615,7 +615,7 @@ static void release_late(void *context, size_t index, const struct lk__fan_out_p
 	if (said == LK__RELEASED_FAILED)
 		release_failed(release, index);
 	else if (atomic_fetch_add(&release->confirmed, 1) + 1 == release->majority)
-		release_settle(release);
+		release_count_off(release);
 }
 
 /* Tells whether no majority had it any more, whatever the others say. */

@@ -218,7 +218,7 @@ static bool node_may_vote(const struct round *round, size_t index, struct ballot
 }
 
 /* A node has answered the try. The front's mutex is held. */
-static void round_settle(struct round *round, size_t index, const struct lk__request *request)
+static void round_read_answer(struct round *round, size_t index, const struct lk__request *request)
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__entry *member = round->red->node[index].member;
@@ -375,7 +375,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 		round_introduce(round, index, answers);
 		try_now = ballot->vote.type == LK__VOTE_NONE && node_may_vote(round, index, ballot);
 	} else {
-		round_settle(round, index, answers->request[answers->count - 1]);
+		round_read_answer(round, index, answers->request[answers->count - 1]);
 		try_now = ballot->vote.type == LK__VOTE_LATE && !ballot->repeated;
 		ballot->repeated |= try_now;
 		if (try_now)
@@ -433,7 +433,7 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 	if (ballot->introduced)
 		round_introduce(round, index, answers);
 	else
-		round_settle(round, index, answers->request[answers->count - 1]);
+		round_read_answer(round, index, answers->request[answers->count - 1]);
 	if (red->number == round->number && ballot->vote.tried)
 		round_late_part(round, index);
 	else if (ballot->vote.tried)

@@ -92,7 +92,7 @@ void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_
 		lk__entry_promote(entry);
 	} else if (answer == 1) {
 		renewed_confirm(entry, renewed, sent_ns);
-		lk__entry_settle(entry);
+		lk__entry_free_spares(entry);
 		lk__watch_hold(entry, now_ns);
 	} else {
 		int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
@@ -322,7 +322,7 @@ int64_t lk__watch_turn(lk_client *client)
 	for (int left = DUE_MAX; left > 0 && (entry = watch_pop(client, now_ns)); left--) {
 		if (batch && (batch->count == LK__BATCH_MAX || batch->slot != entry->target.slot ||
 			      batch->of[0].entry->target.recipe != entry->target.recipe ||
-			      entry->spreads || atomic_load(&batch->node->spreads))) {
+			      entry->is_quorum || atomic_load(&batch->node->spreads))) {
 			batch_send(batch);
 			batch = NULL;
 		}

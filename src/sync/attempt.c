@@ -157,7 +157,7 @@ static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__ef
 	if (attempt->fresh || attempt->rules.fans_out)
 		attempt_renumber(attempt, &effects);
 	attempt->held_off = false;
-	attempt->polite = false;
+	attempt->asks_place_only = false;
 	attempt->state = LK__ATTEMPT_CONNECTING;
 	if (!attempt->down_since_ns)
 		attempt->down_since_ns = now_ns;
@@ -291,7 +291,7 @@ static struct lk__effects attempt_busy(struct lk__attempt *attempt,
 		return act(effects, LK__ATTEMPT_DO_LISTEN, 0);
 	}
 	attempt->state = LK__ATTEMPT_WAITING;
-	if (attempt->polite && event->ttl_ms == 0) /* it is free, for those before us */
+	if (attempt->asks_place_only && event->ttl_ms == 0) /* it is free, for those before us */
 		return act(effects, LK__ATTEMPT_DO_HOLD_OFF, attempt->hold_off_until_ns);
 	return act(effects, LK__ATTEMPT_DO_WAIT,
 		   attempt_wait_until_ns(attempt, event->ttl_ms, now_ns));
@@ -500,7 +500,7 @@ static struct lk__effects attempt_hold_off(struct lk__attempt *attempt, struct l
 	}
 	if (turns) {
 		effects = attempt_try(attempt, effects, now_ns);
-		attempt->polite = true;
+		attempt->asks_place_only = true;
 		return effects;
 	}
 	attempt->state = LK__ATTEMPT_WAITING;

@@ -176,22 +176,22 @@ struct lk__attempt {
 	struct lk__attempt_rules rules;
 	struct lk__attempt_want want; /* of the present head */
 	enum lk__attempt_state state;
-	uint64_t number;   /* of the tries */
-	bool fresh;        /* the next try needs a new number */
-	bool queued;       /* the number may have a place in a queue on the server */
-	bool listening;    /* subscribed: a release cannot be missed */
-	bool adopted;      /* the try in flight was sent by an earlier head */
-	bool held_off;     /* waiting to let others have their chance */
-	bool polite;       /* the last try was for a place among those who wait, not for the lock */
-	bool was_late;     /* the last try */
-	bool unknown;      /* a try since the beginning may have been granted */
-	bool doubtful;     /* the same of this number; the script has not said otherwise since */
-	bool busy;         /* the last answer of the server was: another's */
-	int code;          /* what went wrong since the last answer; 0 */
-	unsigned firsts;   /* first answers of nodes, which only teach, since the head came */
-	unsigned unsent;   /* in a row: tries not written */
-	unsigned failures; /* in a row */
-	unsigned spun;     /* pauses of a spinner, in a row */
+	uint64_t number;      /* of the tries */
+	bool fresh;           /* the next try needs a new number */
+	bool queued;          /* the number may have a place in a queue on the server */
+	bool listening;       /* subscribed: a release cannot be missed */
+	bool adopted;         /* the try in flight was sent by an earlier head */
+	bool held_off;        /* waiting to let others have their chance */
+	bool asks_place_only; /* the last try was for a place among those who wait, and no more */
+	bool was_late;        /* the last try */
+	bool unknown;         /* a try since the beginning may have been granted */
+	bool doubtful;        /* the same of this number; the script has not said otherwise since */
+	bool busy;            /* the last answer of the server was: another's */
+	int code;             /* what went wrong since the last answer; 0 */
+	unsigned firsts;      /* first answers of nodes, which only teach, since the head came */
+	unsigned unsent;      /* in a row: tries not written */
+	unsigned failures;    /* in a row */
+	unsigned spun;        /* pauses of a spinner, in a row */
 	int64_t failing_since_ns;
 	int64_t down_since_ns; /* no connection since; 0: there was one */
 	int64_t hold_off_until_ns;

@@ -83,7 +83,7 @@ struct lk__try {
 	const char *turn;      /* with LK__TURNS, of one who listens: the client's id, else NULL; */
 	int64_t since_us;      /* since when it waits, in server time; */
 	int64_t turn_ms;       /* for how long that is known if it does not come again; */
-	bool polite;           /* and that it wants only that place, though the lock be free */
+	bool asks_place_only;  /* and that it wants only that place, though the lock be free */
 	unsigned flags;        /* of the kind's own */
 	bool once;             /* the caller does not wait */
 };

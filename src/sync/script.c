@@ -45,8 +45,8 @@ void lk__words_turn(struct lk__words *words, const struct lk__try *wanted)
 	lk__words_text(words, wanted->turn);
 	lk__words_number(words, wanted->since_us);
 	lk__words_number(words, wanted->turn_ms);
-	lk__words_text(words, wanted->polite ? "1" : "0");
-	words->turn = wanted->polite ? '1' : '0';
+	lk__words_text(words, wanted->asks_place_only ? "1" : "0");
+	words->turn = wanted->asks_place_only ? '1' : '0';
 }
 
 struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,

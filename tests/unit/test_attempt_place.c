@@ -103,13 +103,13 @@ static void test_hold_off_with_turns(void **state)
 	struct lk__attempt attempt = begin(false, true, 50 * MS);
 	adopted.turns = true;
 	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS).action, LK__ATTEMPT_DO_SEND);
-	assert_true(attempt.polite);
+	assert_true(attempt.asks_place_only);
 	struct lk__attempt other = attempt;
 	struct lk__effects effects = busy(&attempt, 0, 46 * MS);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_HOLD_OFF);
 	assert_int_equal(effects.until_ns, 50 * MS);
 	assert_int_equal(step(&attempt, LK__ATTEMPT_TIMER, 50 * MS).action, LK__ATTEMPT_DO_SEND);
-	assert_false(attempt.polite);
+	assert_false(attempt.asks_place_only);
 	effects = busy(&other, 1000, 46 * MS); /* one of them has it */
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_WAIT);
 	assert_int_equal(effects.until_ns, 1047 * MS);
@@ -117,7 +117,7 @@ static void test_hold_off_with_turns(void **state)
 	step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS);
 	struct lk__attempt_event listening = {.type = LK__ATTEMPT_LISTENING, .turns = true};
 	assert_int_equal(feed(&attempt, &listening, 46 * MS).action, LK__ATTEMPT_DO_SEND);
-	assert_true(attempt.polite);
+	assert_true(attempt.asks_place_only);
 }
 
 /* The lock is free for another client: it has a moment for that, then we look. */

@@ -465,10 +465,10 @@ static void test_not_where_several_entries_are_in_order(void **state)
 {
 	(void)state;
 	struct lk__entry red = entry_on_second();
-	red.spreads = true;
+	red.is_quorum = true;
 	assert_int_equal(join_entry(&red), 1);
 	struct lk__reds reds = {.lease_ms = 0};
-	red.spreads = false;
+	red.is_quorum = false;
 	red.reds = &reds; /* a member of a red lock */
 	assert_int_equal(join_entry(&red), 1);
 	lk__entry_rejoin_first(&red);
