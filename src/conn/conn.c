@@ -235,6 +235,7 @@ void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
 		conn->failure_count++;
 		conn_give_up(conn, &error, after);
 	}
+	lk__conn_hasten_all(conn);
 }
 
 static bool conn_is_past(const struct lk__conn *conn)
@@ -351,6 +352,7 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error)
 			conn->state = LK__CONN_DOWN;
 			pause_ns = -1;
 		}
+		lk__conn_hasten_all(conn);
 	}
 	if (pause_ns < 0) {
 		conn->connector = NULL;

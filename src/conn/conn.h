@@ -164,8 +164,8 @@ struct lk__deferred {
 	struct lk__thread *wakes[LK__WAKES_MAX];
 	size_t wake_count;
 	struct lk__request *finished;
-	bool drives; /* the caller goes on to wait for the connection, and makes it itself */
-	bool doubts; /* another connection is to be made: silence.c */
+	bool drives;      /* the caller goes on to wait for the connection, and makes it itself */
+	int64_t probe_ns; /* another connection is needed until then, or 0: silence.c */
 };
 
 /* Nothing is. To clear the array would cost more than the rest of many a call. */
@@ -174,7 +174,7 @@ static inline void lk__deferred_init(struct lk__deferred *after)
 	after->wake_count = 0;
 	after->finished = NULL;
 	after->drives = false;
-	after->doubts = false;
+	after->probe_ns = 0;
 }
 
 /* Its leader looks again. */
@@ -372,6 +372,13 @@ int64_t lk__conn_limit_ns(const struct lk__conn *conn); /* when the oldest answe
 int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if nothing comes */
 /* When the silence of one that owes answers is to be doubted; 0: at once, by one more look. */
 int64_t lk__conn_doubt_ns(const struct lk__conn *conn);
+/* How long a silence is borne where there is so much time for an answer. */
+int64_t lk__patience_ns(int64_t left_ns);
+/* If it is being made, it is needed until the request, or any in flight, needs its answer. */
+void lk__conn_hasten(struct lk__conn *conn, const struct lk__request *request);
+void lk__conn_hasten_all(struct lk__conn *conn);
+/* Makes the one that shows whether a server that says nothing would greet another. */
+void lk__node_try(struct lk__node *node, int64_t until_ns);
 /* The request was written just now: silence.c looks after its answer. */
 void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request);
 /* Somebody waits no longer for the answer to the last one. */
@@ -441,10 +448,13 @@ struct lk__readiness;
 /* Makes it, with the connection's mutex held. LK_ENOMEM. */
 int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error);
 
+#define LK__CONNECTOR_WAITS 2
+
 /* As far as it goes without waiting, in the thread that leads, without a mutex. True: what it waits
- * for is written. False: the connection has what it is to have, and the connector is gone. Also
- * true when the connection was closed: then it does nothing more. */
-bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *readiness_out);
+ * for is written, each of which ends the wait: LK__CONNECTOR_WAITS of them. False: the connection
+ * has what it is to have, and the connector is gone. Also true when the connection was closed: then
+ * it does nothing more. */
+bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *waits_out);
 
 /* For a loop that leaves it until something happens: has the set tell of that, with the connection
  * as data. Returns when to go on without. */
@@ -457,6 +467,10 @@ const char *lk__connector_awaits(const struct lk__connector *connector);
 /* The node is elsewhere now: with its next step the present attempt ends, and another begins
  * without a pause. Any thread. */
 void lk__connector_hurry(struct lk__connector *connector);
+
+/* Somebody needs the connection until then. True: sooner than was known, and who takes the steps is
+ * to take the next one at once. With the connection's mutex held. */
+bool lk__connector_need(struct lk__connector *connector, int64_t until_ns);
 
 /* Nobody steps it. Waits for the program's callback, if that is running. NULL is fine. */
 void lk__connector_free(struct lk__connector *connector);

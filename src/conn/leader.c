@@ -233,21 +233,23 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 /* ---- the leader of one that is being made ---- */
 
 /* Sleeps until the next step can be taken, or the thread is woken: true. */
-static bool conn_doze(const struct lk__conn *conn, const struct lk__readiness *step,
+static bool conn_doze(const struct lk__conn *conn, const struct lk__readiness *waits,
 		      struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
 {
-	struct pollfd fds[3] = {
-		{.fd = step->fd, .events = step->events},
+	struct pollfd fds[2 + LK__CONNECTOR_WAITS] = {
 		{.fd = conn->wake_fd, .events = POLLIN},
 		{.fd = cancel ? cancel->fd : -1, .events = POLLIN},
 	};
+	for (size_t i = 0; i < LK__CONNECTOR_WAITS; i++) {
+		fds[2 + i] = (struct pollfd){.fd = waits[i].fd, .events = waits[i].events};
+		until_ns = lk__earlier(until_ns, waits[i].until_ns);
+	}
 	atomic_store(&thread->polled, conn->wake_fd + 1);
 	if (!lk__park_has_token(&thread->park))
-		lk__cancel_poll(
-			cancel, fds, 3,
-			lk__ms_until(lk__now_ns(), lk__earlier(until_ns, step->until_ns), 60000));
+		lk__cancel_poll(cancel, fds, 2 + LK__CONNECTOR_WAITS,
+				lk__ms_until(lk__now_ns(), until_ns, 60000));
 	atomic_store(&thread->polled, 0);
-	if (fds[1].revents)
+	if (fds[0].revents)
 		lk__wake_fd_clear(conn->wake_fd);
 	bool woken = lk__park_has_token(&thread->park);
 	if (woken)
@@ -262,11 +264,11 @@ static bool conn_make(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 {
 	struct lk__thread *thread = conn->leader;
 	struct lk__connector *connector = conn->connector;
-	struct lk__readiness step;
+	struct lk__readiness waits[LK__CONNECTOR_WAITS];
 	conn->tended = false;
 	lk__conn_unlock(conn, after);
-	bool woken = lk__connector_step(connector, &step) &&
-		     conn_doze(conn, &step, thread, until_ns, cancel);
+	bool woken = lk__connector_step(connector, waits) &&
+		     conn_doze(conn, waits, thread, until_ns, cancel);
 	pthread_mutex_lock(&conn->mutex);
 	return woken;
 }
@@ -543,7 +545,7 @@ int64_t lk__conn_make_turn(struct lk__conn *conn, struct lk__thread *thread, int
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
-	struct lk__readiness step;
+	struct lk__readiness waits[LK__CONNECTOR_WAITS];
 	int64_t next_ns = LK__NEVER;
 	if (conn->state != LK__CONN_CONNECTING)
 		return LK__NEVER;
@@ -557,7 +559,7 @@ int64_t lk__conn_make_turn(struct lk__conn *conn, struct lk__thread *thread, int
 	conn->leader = thread;
 	conn->tended = true;
 	pthread_mutex_unlock(&conn->mutex);
-	if (lk__connector_step(connector, &step))
+	if (lk__connector_step(connector, waits))
 		next_ns = lk__connector_watch(connector, set_fd);
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->leader == thread)

@@ -80,6 +80,7 @@ bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread, 
 		request->thread = thread;
 		request->needed_ns = until_ns;
 		lk__conn_count_on(conn, request);
+		lk__conn_hasten(conn, request);
 	}
 	pthread_mutex_unlock(&conn->mutex);
 	return taken;

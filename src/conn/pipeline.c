@@ -188,6 +188,8 @@ void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
 	conn->in_flight_count++;
 	if (conn->state == LK__CONN_UP)
 		lk__conn_append(conn, request);
+	else
+		lk__conn_hasten(conn, request);
 }
 
 /* Has what was appended leave: by the leader if it is awake, or will be at once; else by us. */
@@ -315,9 +317,10 @@ static bool conn_is_untended(struct lk__conn *conn, const struct lk__deferred *a
 
 void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 {
-	bool untended = conn_is_untended(conn, after), doubts = after->doubts;
+	bool untended = conn_is_untended(conn, after);
+	int64_t probe_ns = after->probe_ns;
 	struct lk__request *request, *next, *finished = conn->finished;
-	after->doubts = false;
+	after->probe_ns = 0;
 	conn->finished = NULL;
 	DL_CONCAT(finished, after->finished);
 	after->finished = NULL;
@@ -327,8 +330,8 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after)
 	after_wakes(after);
 	if (untended)
 		conn->node->events->connecting(conn->node->context);
-	if (doubts)
-		lk__conn_open(&conn->node->probe);
+	if (probe_ns)
+		lk__node_try(conn->node, probe_ns);
 	if (!finished)
 		return;
 	DL_FOREACH_SAFE(finished, request, next)

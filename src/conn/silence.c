@@ -16,6 +16,11 @@
  *   read once more after the greeting is known, before that proves anything.
  * - What is in flight is sent again over the next connection, as behind any that was lost.
  * - A probe that was in vain is repeated after a third of the time that is left then.
+ * - A handshake may be forgotten as well, and is doubted after a third of the time until the
+ *   connection is needed, or of the connect limit: the probe is made. If that is greeted, a second
+ *   attempt is made beside the first (connector.c), which keeps its limit; whichever is greeted
+ *   counts. The probe makes its second attempt without a proof, and another in its place whenever
+ *   three times as much time has passed: a server that hangs sees one probe, and few of those.
  */
 #include <utlist.h>
 
@@ -41,7 +46,11 @@ static bool conn_is_outlived(const struct lk__conn *conn)
 	return silent_since_ns(conn) < atomic_load(&conn->node->greeted_ns);
 }
 
-/* When its answer is to be there, or LK__NEVER. */
+int64_t lk__patience_ns(int64_t left_ns)
+{
+	return lk__later(left_ns / PARTS, PAUSE_NS);
+}
+
 static int64_t request_until_ns(const struct lk__request *request, int64_t since_ns)
 {
 	int64_t until_ns = request->deadline_ns ? request->deadline_ns : LK__NEVER;
@@ -54,7 +63,7 @@ static int64_t request_doubt_ns(const struct lk__conn *conn, const struct lk__re
 {
 	int64_t limit_ns = conn->node->config->command_timeout_ms * LK__MS;
 	int64_t left_ns = request_until_ns(request, since_ns) - since_ns;
-	int64_t part_ns = lk__later(lk__earlier(limit_ns, left_ns) / PARTS, PAUSE_NS);
+	int64_t part_ns = lk__patience_ns(lk__earlier(limit_ns, left_ns));
 	if (request->asks_acks) /* the server may wait for so long */
 		part_ns += limit_ns / LK__ACKS_PARTS;
 	return since_ns + part_ns;
@@ -100,6 +109,16 @@ int64_t lk__conn_doubt_ns(const struct lk__conn *conn)
 	return doubted && conn_is_outlived(conn) ? 0 : conn->doubt_ns;
 }
 
+/* When the first answer to those that are in flight is needed, or LK__NEVER. */
+static int64_t conn_until_ns(const struct lk__conn *conn, int64_t since_ns)
+{
+	const struct lk__request *request;
+	int64_t until_ns = LK__NEVER;
+	DL_FOREACH(conn->in_flight, request)
+	until_ns = lk__earlier(until_ns, request_until_ns(request, since_ns));
+	return until_ns;
+}
+
 /* Another connection is to be made, or has been greeted: then this one is read once more, and must
  * break. */
 static void conn_doubt(struct lk__conn *conn, struct lk__deferred *after)
@@ -109,7 +128,7 @@ static void conn_doubt(struct lk__conn *conn, struct lk__deferred *after)
 	conn->doubt_ns = conn_soonest_ns(conn);
 	conn->outlived = outlived;
 	if (!outlived) {
-		after->doubts = true;
+		after->probe_ns = conn_until_ns(conn, conn->doubted_ns);
 	} else if (known) {
 		lk__conn_must_break(conn, LK_EUNREACHABLE,
 				    "it says nothing, and a new connection is answered");
@@ -142,7 +161,44 @@ void lk__conn_fell_silent(struct lk__conn *conn)
 	atomic_store(&node->judges, true);
 }
 
+/* ---- one that is being made ---- */
+
+/* Who takes its steps takes the next one now. */
+static void conn_step_on(struct lk__conn *conn)
+{
+	conn->tended = false;
+	if (conn->leader)
+		lk__conn_wake(conn);
+}
+
+static void conn_hasten(struct lk__conn *conn, int64_t until_ns)
+{
+	if (conn->state == LK__CONN_CONNECTING && conn->connector &&
+	    lk__connector_need(conn->connector, until_ns))
+		conn_step_on(conn);
+}
+
+void lk__conn_hasten(struct lk__conn *conn, const struct lk__request *request)
+{
+	conn_hasten(conn, request_until_ns(request, lk__now_ns()));
+}
+
+void lk__conn_hasten_all(struct lk__conn *conn)
+{
+	conn_hasten(conn, conn_until_ns(conn, lk__now_ns()));
+}
+
 /* ---- all connections of a node ---- */
+
+void lk__node_try(struct lk__node *node, int64_t until_ns)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	lk__conn_open(&node->probe);
+	pthread_mutex_lock(&node->probe.mutex);
+	conn_hasten(&node->probe, until_ns);
+	lk__conn_unlock_held(&node->probe, &after);
+}
 
 /* Since when it owes its callers an answer, or LK__NEVER. `heard_ns` is raised to when it last said
  * something. */
@@ -171,17 +227,22 @@ int64_t lk__node_mute_since_ns(struct lk__node *node)
 
 /* ---- the same, in the loop's turn ---- */
 
-/* Has one that is in doubt looked at again, now that another has been greeted. */
+/* Has one that is in doubt looked at again, now that another has been greeted; and one whose
+ * handshake may be. */
 static void conn_look_again(struct lk__conn *conn)
 {
+	struct lk__deferred after;
+	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CONNECTING)
+		conn_step_on(conn);
 	if (conn->state == LK__CONN_UP && lk__conn_doubt_ns(conn) == 0) {
 		if (conn->leader)
 			lk__conn_wake(conn);
 		else
 			conn->node->events->attention(conn->node->context);
 	}
-	pthread_mutex_unlock(&conn->mutex);
+	lk__conn_unlock_held(conn, &after);
 }
 
 void lk__node_judge(struct lk__node *node)

@@ -241,6 +241,7 @@ static struct lk__request *compensation_request(struct lk__compensation *compens
 	request->resend = true;
 	request->durable = compensation->unheard ? LK__DURABLE_NOT : LK__DURABLE_WHOLLY;
 	request->deadline_ns = compensation_end_ns(compensation);
+	request->needed_ns = lk__client_until_ns(entry->client); /* a close waits for its answer */
 	return request;
 }
 

@@ -458,6 +458,11 @@ bool lk__opening_asks(const struct lk__opening *opening)
 	       !lk__errand_is_done(&opening->readying->errand);
 }
 
+bool lk__opening_shakes(const struct lk__opening *opening)
+{
+	return opening->state == OPENING_SHAKING;
+}
+
 void lk__opening_free(struct lk__opening *opening)
 {
 	if (!opening)
