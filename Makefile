@@ -144,7 +144,7 @@ bench: packages-bench all
 	$(PYTHON) bench/run.py --build $(BUILD)
 
 # Locks of databases, ZooKeeper, etcd and files beside ours, each with its real server, which is
-# installed for this alone; figures, and what happens when, into bench/results. An hour and a half.
+# installed for this alone; figures, and what happens when, into bench/results. About an hour.
 bench-beside: packages-beside all
 	meson setup --reconfigure "$(BUILD)" >/dev/null
 	ninja -C "$(BUILD)" beside-programs

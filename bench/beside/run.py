@@ -33,6 +33,7 @@ import machine  # noqa: E402  (behind the path)
 LIMIT_S = 120
 KEPT = 1000
 PROCESSES = 8
+COUNTED_S = 0.5  # a server's process for a connection ends soon, and its time counts a moment later
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -91,8 +92,10 @@ class Bench:
 
     def alone(self, threads: int) -> dict:
         self.turns(f"threads={threads}", "ms=200")  # warms up
+        time.sleep(COUNTED_S)
         before = self.server_cpu()
         figures, _ = self.turns(f"threads={threads}", f"ms={self.length.ms}")
+        time.sleep(COUNTED_S)
         figures["server_cpu_us"] = 1e6 * (self.server_cpu() - before) / figures.pop("pairs")
         return figures
 
@@ -223,6 +226,13 @@ def write(path: pathlib.Path, run: dict, rows: list[dict]) -> None:
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
+def command(arguments: argparse.Namespace) -> str:
+    if not (arguments.only or arguments.quick):
+        return "make bench-beside"
+    return "bench/beside/run.py" + (" --quick" if arguments.quick else "") + \
+        (f" --only {arguments.only}" if arguments.only else "")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
@@ -241,10 +251,11 @@ def main() -> int:
         for system in SYSTEMS:
             if not wanted or system.key in wanted:
                 rows += measured(system, programs, pathlib.Path(folder), length)
-    run = {**machine.describe(arguments.build), "servers": versions(), "quick": arguments.quick,
+    run = {**machine.describe(arguments.build), "server": "as its package has it",
+           "servers": versions(), "quick": arguments.quick,
            "held_s": length.held_s, "seconds": round(time.monotonic() - begun),
            "date": time.strftime("%Y-%m-%d"),
-           "command": "make bench-beside" if not wanted else f"run.py --only {arguments.only}",
+           "command": command(arguments),
            "systems": sorted({row["system"] for row in rows})}
     if arguments.into:
         write(arguments.into, run, rows)

@@ -52,8 +52,9 @@ def main() -> None:
     questions = [importlib.import_module(name).QUESTION for name in arguments.ask.split(",")]
     systems = [system for system in SYSTEMS if system.key in arguments.only.split(",")]
     programs, begun, rows = Programs(arguments.build), time.monotonic(), []
-    about = {**machine.describe(arguments.build), "servers": versions(),
-             "date": time.strftime("%Y-%m-%d"), "patience_s": stage.PATIENCE_S,
+    about = {**machine.describe(arguments.build), "server": "as its package has it",
+             "servers": versions(), "date": time.strftime("%Y-%m-%d"),
+             "patience_s": stage.PATIENCE_S,
              "systems": {system.key: system.title for system in SYSTEMS}}
     for asked in questions:
         for system in systems:

@@ -178,7 +178,7 @@ def learns(first: Worker, since_ns: int, limit_s: float) -> dict:
     """What its library tells the first of its own accord, and what its release answers."""
     released = first.released(limit_s)
     return {"first_is_told": [f"{text} after {(at - since_ns) / 1e9:.2f} s"
-                              for text, at in first.told()],
+                              for text, at in first.told() if at >= since_ns],
             "first_learns": released.outcome if released else "nothing"}
 
 

@@ -16,8 +16,8 @@ def ask(case: stage.Case) -> dict:
     stopped_ns = time.monotonic_ns()
     holder.process.send_signal(signal.SIGSTOP)
     second = waiter.granted(stage.PATIENCE_S)
-    holder.process.send_signal(signal.SIGCONT)
     went_on_ns = time.monotonic_ns()
+    holder.process.send_signal(signal.SIGCONT)
     learns = stage.learns(holder, went_on_ns, HOLD_S)
     ended_ns = stage.learnt_ns(holder)
     return stage.verdict(second, stopped_ns, ended_ns, went_on_ns) | learns
