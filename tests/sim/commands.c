@@ -407,6 +407,14 @@ static void do_role(const struct sim_asked *asked)
 	sim_say_array(asked->out, 0);
 }
 
+static void do_sentinel(const struct sim_asked *asked)
+{
+	if (asked->redis->say_sentinel)
+		asked->redis->say_sentinel(asked);
+	else
+		sim_say_error(asked->out, "ERR unknown command 'sentinel'");
+}
+
 /* Both ends of the time that it runs are cut to whole seconds. */
 static void do_info(const struct sim_asked *asked)
 {
@@ -541,6 +549,7 @@ static const struct command {
 	{"HELLO", -1, NO_SCRIPT, do_hello},
 	{"FLUSHALL", -1, 0, do_flushall},
 	{"ROLE", 1, NO_SCRIPT, do_role},
+	{"SENTINEL", -2, NO_SCRIPT, do_sentinel},
 };
 
 static const struct command *command_of(struct sim_word name)

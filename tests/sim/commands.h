@@ -42,7 +42,8 @@ struct sim_redis {
 	unsigned number, starts;
 	bool durable; /* it says that it writes everything down before it answers, and it does */
 	int64_t started_us;
-	struct sim_replicated *replicated; /* NULL: it is alone */
+	struct sim_replicated *replicated;                   /* NULL: it is alone */
+	void (*say_sentinel)(const struct sim_asked *asked); /* NULL: it is no sentinel */
 };
 
 struct sim_asked {

@@ -41,7 +41,7 @@ static void check_permits(void)
 	int64_t out = 0;
 	for (int i = 0; i < SIM_WORKERS; i++)
 		out += sim_stage.workers[i].permits;
-	if (out > SIM_PERMITS)
+	if (out > SIM_PERMITS && sim_is_promised())
 		sim_fail("%lld permits are out, of %d", (long long)out, SIM_PERMITS);
 }
 
@@ -126,7 +126,7 @@ void sim_semaphore_check_left(void)
 {
 	int64_t count = SIM_PERMITS;
 	sim_server_number(sim_master(), SIM_KEY, &count);
-	if (count > SIM_PERMITS || count < SIM_PERMITS - sim_stage.unsure)
+	if (sim_is_promised() && (count > SIM_PERMITS || count < SIM_PERMITS - sim_stage.unsure))
 		sim_fail("all is over, and %lld of %d permits are free; %lld are unsure",
 			 (long long)count, SIM_PERMITS, (long long)sim_stage.unsure);
 }
@@ -172,6 +172,8 @@ static int64_t count_ids(void)
 static void check_ids(const struct sim_worker *worker)
 {
 	int64_t begun_ns, out;
+	if (!sim_is_promised())
+		return;
 	do {
 		begun_ns = sim_now_ns();
 		out = count_ids();
@@ -276,7 +278,7 @@ void sim_permits_check_left(void)
 	sim_server_number(sim_master(), SIM_KEY, &count);
 	if (used)
 		count += (int64_t)used->count;
-	if (count != SIM_PERMITS)
+	if (count != SIM_PERMITS && sim_is_promised())
 		sim_fail("all is over, and %lld permits are there, of %d", (long long)count,
 			 SIM_PERMITS);
 }
@@ -309,7 +311,7 @@ static void count_down(struct sim_worker *worker)
 		 sim_outcome(rc), (long long)left);
 	judge_change(&call, rc, &error);
 	sim_stage.done[round] += rc == 0;
-	if (rc == 0 && left < SIM_WORKERS - sim_stage.begun[round])
+	if (rc == 0 && left < SIM_WORKERS - sim_stage.begun[round] && sim_is_promised())
 		sim_fail("latch %d has %lld left, and %d have counted down", round, (long long)left,
 			 sim_stage.begun[round]);
 }
@@ -329,6 +331,8 @@ void sim_latch_round(struct sim_worker *worker)
 	sim_check_limit(&call, wait_ms ? wait_ms : ONCE_MS);
 	sim_check_code("await", rc, expected, sim_stage.calm ? 3 : COUNT(expected),
 		       sim_stage.closes, &error);
+	if (!sim_is_promised())
+		return;
 	if (rc == LK_ETIMEDOUT && open)
 		sim_fail("latch %d is open, and worker %d was told that it is not", round,
 			 worker->number);
@@ -374,7 +378,7 @@ int sim_latch_last(struct sim_worker *worker, lk_error *error)
 
 void sim_latch_check_left(void)
 {
-	for (int i = 1; i < SIM_ROUNDS; i++)
+	for (int i = 1; i < SIM_ROUNDS && sim_is_promised(); i++)
 		if (latch_count(i) < SIM_WORKERS - sim_stage.begun[i] ||
 		    latch_count(i) > SIM_WORKERS - sim_stage.done[i])
 			sim_fail("latch %d has %lld left; %d have begun to count, %d have counted",

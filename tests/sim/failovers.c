@@ -6,15 +6,18 @@
 #include "order.h"
 #include "outages.h"
 #include "replication.h"
+#include "sentinels.h"
 #include "server.h"
 #include "world.h"
 
 #define SEEN_MS 5500     /* until clients count a replica that is alive again, at most */
 #define HICCUP_MS 300    /* of which nobody takes notice */
 #define CATCH_UP_MS 500  /* that a planned failover waits for its replica */
+#define LINK_MS 2000     /* that somebody waits for a former master to follow */
+#define MISSED_MS 4000   /* that somebody waits for sentinels to miss a master */
 #define SETTLED_MS 10000 /* until all follow one master, in the end */
 
-static unsigned count, master, unpromised_runs, failovers;
+static unsigned count, sentinels, master, unpromised_runs, failovers;
 static bool promised, blind;
 /* As clients see it; SIM_NEVER: it is in trouble. */
 static int64_t well_since_ns[SIM_SERVERS_MAX];
@@ -63,22 +66,32 @@ static void is_well(unsigned server)
 	well_since_ns[server] = sim_now_ns() + SEEN_MS * SIM_MS;
 }
 
-/* ---- failovers ---- */
-
 static bool is_up(unsigned server)
 {
 	return !sim_server_is_down(server) && !sim_server_hangs(server);
 }
 
-/* It has all that a client was told of, as long as failures are those for which that is promised.
- * Where it was in trouble, a count may have changed meanwhile, which has no lease. */
-static bool is_firm(unsigned server)
+static bool is_whole(unsigned server)
+{
+	return sim_is_linked(server) && !sim_lacks(server, master);
+}
+
+/* Clients grant nothing without it. Where it was in trouble, a count may have changed meanwhile,
+ * which has no lease. */
+static bool is_counted(unsigned server)
 {
 	bool seen = well_since_ns[server] <= sim_now_ns() - SIM_LEASE_MOST_MS * SIM_MS;
-	bool whole = sim_is_linked(server) && !sim_lacks(server, master);
 	bool ever = well_since_ns[server] == INT64_MIN;
-	return whole || (!blind && (ever || (seen && sim_is_linked(server))));
+	return !blind && (ever || (seen && sim_is_linked(server)));
 }
+
+/* It has all that a client was told of, where no failure is one for which nothing is promised. */
+static bool is_firm(unsigned server)
+{
+	return is_whole(server) || is_counted(server);
+}
+
+/* ---- failovers ---- */
 
 static void follow_all(void)
 {
@@ -87,11 +100,11 @@ static void follow_all(void)
 			sim_follow(i, master);
 }
 
-/* From here on it is the one that is meant. */
-static void take_over(unsigned server, unsigned old)
+/* From here on it is the one that is meant. `ends`: the old one grants nothing any more. */
+static void take_over(unsigned server, unsigned old, bool ends)
 {
-	if (promised && !is_firm(server)) {
-		sim_note("server %u lacks something, and need not have it", server);
+	if (promised && !(ends ? is_firm(server) : is_counted(server))) {
+		sim_note("server %u may lack something", server);
 		promised = false;
 		unpromised_runs++;
 	}
@@ -100,14 +113,27 @@ static void take_over(unsigned server, unsigned old)
 	sim_order_of(server);
 	master = server;
 	is_in_trouble(old);
+	if (sentinels > 0)
+		sim_sentinels_switch(server, 400);
+	sim_sleep(sim_between(0, 100) * SIM_MS);
+	follow_all();
 }
 
+static bool is_linked(const void *server)
+{
+	return sim_is_linked((unsigned)((const int64_t *)server - well_since_ns));
+}
+
+/* Sentinels end its clients' connections. Clients of theirs count it once it follows. */
 static void demote(unsigned old)
 {
-	if (sim_chance(500))
+	if (sentinels > 0 || sim_chance(500))
 		sim_network_lose(old, false);
 	sim_follow(old, master);
-	is_well(old);
+	if (sentinels > 0)
+		sim_wait(is_linked, &well_since_ns[old], sim_now_ns() + LINK_MS * SIM_MS);
+	if (sentinels == 0 || sim_is_linked(old))
+		is_well(old);
 }
 
 /* A replica that is up; or the master, if there is none. */
@@ -134,56 +160,94 @@ static void planned_failover(void)
 	while (sim_lacks(to, old) && sim_now_ns() < until_ns)
 		sim_sleep(SIM_MS);
 	if (!sim_lacks(to, old)) {
-		take_over(to, old);
+		take_over(to, old, true);
 		demote(old);
-		sim_sleep(sim_between(0, 100) * SIM_MS);
-		follow_all();
 	}
 	sim_server_pause(old, false);
+}
+
+/* SENTINEL FAILOVER: the old one goes on until it is told. */
+static void switch_by_sentinels(void)
+{
+	unsigned old = master, to = sim_sentinels_pick(old);
+	if (to == old || !is_up(to) || (blind && !is_whole(to)))
+		return;
+	sim_sentinels_promote(to);
+	sim_sleep(sim_between(0, 200) * SIM_MS);
+	if (!is_up(to) || (blind && !is_whole(to)))
+		return;
+	take_over(to, old, false);
+	sim_sleep((blind ? 0 : sim_between(0, 1500)) * SIM_MS);
+	demote(old);
+}
+
+/* Most sentinels and all replicas lose it; some of them, and clients, do not. */
+static void part_master(void)
+{
+	int64_t until_ns = sim_now_ns() + sim_between(1500, 4000) * SIM_MS;
+	for (unsigned i = 0; i < sentinels / 2 + 1; i++)
+		sim_sentinel_cut(i, master, until_ns);
+	for (unsigned i = 0; i < count; i++)
+		if (i != master)
+			sim_replication_cut(i, until_ns);
 }
 
 static void stop_master(void)
 {
 	if (!blind && sim_chance(400))
 		sim_server_hang(master, sim_now_ns() + sim_between(300, 3000) * SIM_MS);
+	else if (!blind && sentinels > 0 && sim_chance(300))
+		part_master();
 	else
 		sim_server_stop(master, sim_chance(300));
-	is_in_trouble(master);
-	sim_sleep(sim_between(50, 1200) * SIM_MS);
+}
+
+static void stop_ends(unsigned server)
+{
+	if (sim_server_is_down(server))
+		sim_server_start(server, true);
+	while (sim_server_hangs(server))
+		sim_sleep(10 * SIM_MS);
+}
+
+/* Who takes over from a master that is missed; or that, when it is back before. */
+static unsigned missed(void)
+{
+	if (sentinels == 0) {
+		sim_sleep(sim_between(50, 1200) * SIM_MS);
+		return pick(blind || sim_chance(850));
+	}
+	int64_t until_ns = sim_now_ns() + MISSED_MS * SIM_MS;
+	while (!sim_is_called_down(master) && sim_now_ns() < until_ns)
+		sim_sleep(10 * SIM_MS);
+	if (!sim_is_called_down(master))
+		return master;
+	unsigned to = sim_sentinels_pick(master);
+	if (to == master || !is_up(to) || (blind && !is_whole(to)))
+		return master;
+	sim_sentinels_promote(to);
+	sim_sleep(sim_between(0, 50) * SIM_MS);
+	return is_up(to) ? to : master;
 }
 
 /* Where a client may not see both, it is a replica as it starts. */
-static void return_master(unsigned old)
-{
-	sim_sleep(sim_between(0, 600) * SIM_MS);
-	if (blind)
-		demote(old);
-	if (sim_server_is_down(old))
-		sim_server_start(old, true);
-	while (sim_server_hangs(old))
-		sim_sleep(10 * SIM_MS);
-	if (blind)
-		return;
-	sim_sleep(sim_between(0, 500) * SIM_MS);
-	demote(old);
-}
-
 static void unplanned_failover(void)
 {
 	unsigned old = master;
 	stop_master();
-	unsigned to = pick(blind || sim_chance(850));
+	unsigned to = missed();
 	if (to == old) {
-		if (sim_server_is_down(old))
-			sim_server_start(old, true);
-		while (sim_server_hangs(old))
-			sim_sleep(10 * SIM_MS);
+		stop_ends(old);
 		return;
 	}
-	take_over(to, old);
-	sim_sleep(sim_between(0, 100) * SIM_MS);
-	follow_all();
-	return_master(old);
+	take_over(to, old, blind || sentinels == 0);
+	sim_sleep(sim_between(0, 600) * SIM_MS);
+	if (blind)
+		sim_follow(old, master);
+	stop_ends(old);
+	if (!blind)
+		sim_sleep(sim_between(0, sentinels > 0 ? 1500 : 500) * SIM_MS);
+	demote(old);
 }
 
 /* ---- replicas ---- */
@@ -229,6 +293,25 @@ static void trouble_replica(void)
 	}
 }
 
+/* One hangs, stops, or hears nothing of a server; or two, of three or more. */
+static void trouble_sentinels(void)
+{
+	unsigned first = (unsigned)sim_random(sentinels), some = sim_chance(200) ? 2 : 1;
+	int64_t until_ns = sim_now_ns() + sim_between(1, 2500) * SIM_MS;
+	for (unsigned i = 0; i < some; i++) {
+		unsigned sentinel = (first + i) % sentinels;
+		if (sim_chance(300))
+			sim_sentinel_cut(sentinel, (unsigned)sim_random(count), until_ns);
+		else if (sim_chance(500))
+			sim_server_hang(count + sentinel, until_ns);
+		else
+			sim_server_stop(count + sentinel, sim_chance(300));
+	}
+	sim_sleep(until_ns - sim_now_ns());
+	for (unsigned i = 0; i < sentinels; i++)
+		stop_ends(count + i);
+}
+
 /* ---- a run ---- */
 
 static void *failovers_main(void *argument)
@@ -238,19 +321,24 @@ static void *failovers_main(void *argument)
 		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
 		if (!sim_has(SIM_OUTAGES) || !sim_happens())
 			continue;
-		if (sim_chance(400))
-			trouble_replica();
+		if (sentinels > 0 && sim_chance(200))
+			trouble_sentinels();
 		else if (sim_chance(400))
-			planned_failover();
-		else
+			trouble_replica();
+		else if (sim_chance(600))
 			unplanned_failover();
+		else if (sentinels > 0)
+			switch_by_sentinels();
+		else
+			planned_failover();
 	}
 	return NULL;
 }
 
-void sim_failovers_begin(unsigned servers)
+void sim_failovers_begin(unsigned servers, unsigned watchers)
 {
 	count = servers;
+	sentinels = watchers;
 	master = 0;
 	promised = true;
 	blind = sim_has(SIM_LOSSES | SIM_STALLS);
@@ -260,6 +348,8 @@ void sim_failovers_begin(unsigned servers)
 	if (count == 1)
 		return;
 	sim_replication_begin(count);
+	if (sentinels > 0)
+		sim_sentinels_begin(count, sentinels, sim_between(700, 1500));
 	if (sim_has(SIM_OUTAGES))
 		task = sim_spawn(failovers_main, NULL);
 }
@@ -268,9 +358,9 @@ static bool is_settled(const void *nothing)
 {
 	(void)nothing;
 	for (unsigned i = 0; i < count; i++)
-		if (i != master && (!sim_is_linked(i) || sim_lacks(i, master)))
+		if (i != master && !is_whole(i))
 			return false;
-	return true;
+	return sentinels == 0 || sim_sentinels_agree(master);
 }
 
 void sim_failovers_end(void)
@@ -282,4 +372,10 @@ void sim_failovers_end(void)
 		sim_wait(is_settled, NULL, sim_now_ns() + SETTLED_MS * SIM_MS);
 	if (count > 1 && !is_settled(NULL))
 		sim_fail("not all servers follow server %u", master);
+}
+
+void sim_failovers_rest(void)
+{
+	sim_replication_rest();
+	sim_sentinels_rest();
 }

@@ -13,11 +13,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One server: it has no replicas, and outages (outages.h). Failovers begin with SIM_OUTAGES. */
-void sim_failovers_begin(unsigned servers);
+/* One server: it has no replicas, and outages (outages.h). Failovers begin with SIM_OUTAGES. With
+ * sentinels (sentinels.h), which are servers behind those, they replace the master. */
+void sim_failovers_begin(unsigned servers, unsigned sentinels);
 
 /* All troubles cease; behind it there is one master, which all others follow and have copied. */
 void sim_failovers_end(void);
+
+/* Nothing happens any more by itself. */
+void sim_failovers_rest(void);
 
 unsigned sim_servers(void);
 unsigned sim_master(void); /* the one that is meant to be */

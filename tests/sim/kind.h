@@ -70,9 +70,10 @@ struct sim_stage {
 	struct sim_client clients[SIM_CLIENTS];
 	struct sim_worker workers[SIM_WORKERS];
 	bool calm, closes;
-	bool breaks;   /* holds are freed by others */
-	int breaking;  /* such calls run now */
-	bool unjudged; /* one may still run, at any time */
+	bool breaks;       /* holds are freed by others */
+	int breaking;      /* such calls run now */
+	int64_t broken_ns; /* when the last has ended */
+	bool unjudged;     /* one may still run, at any time */
 	int64_t kept_until_ns;
 	uint64_t newest; /* token that a holder was told */
 	int64_t unsure;  /* permits of which nobody knows, that a close took along, or a release */

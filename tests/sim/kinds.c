@@ -1,10 +1,10 @@
 /*
  * Worlds with one lock or one count on one server that hangs, stops, vanishes and starts again with
- * its data, or on a master with one to three replicas, which may take its place (failovers.h): of
- * which kind the seed draws, from the table below. Two clients, with three workers and
- * one, want it; by the seed a client has a thread or is threadless, and a worker's calls are
- * blocking or asynchronous. In every fifth world the clients are closed while they are used, in any
- * of the three ways; in every fifth world workers free what others hold.
+ * its data, or on a master with one to three replicas, listed or told of by sentinels, which may
+ * take its place (failovers.h): of which kind the seed draws, from the table below. Two clients,
+ * with three workers and one, want it; by the seed a client has a thread or is threadless, and a
+ * worker's calls are blocking or asynchronous. In every fifth world the clients are closed while
+ * they are used, in any of the three ways; in every fifth world workers free what others hold.
  *
  * What must hold is said by each kind (lock_kinds.c, count_kinds.c). No call may last longer than
  * its limit. When the troubles are over and all leases too, all are granted what they want within a
@@ -31,6 +31,7 @@
 #define FOUND_MS 3500 /* until clients ask a server again where nobody was, and so find a master */
 
 struct sim_stage sim_stage;
+static unsigned sentinels;
 
 static int make_fair(lk_lock **lock_out, lk_client *client, lk_error *error)
 {
@@ -177,20 +178,25 @@ static void close_client(struct sim_client *client, int how)
 		sim_stage.unsure += SIM_PERMITS; /* a try of its own may have taken them */
 }
 
-static const char *places(void)
+/* Sentinels are the servers behind the others. */
+static void write_url(char *url, size_t size)
 {
-	static const char *const each[] = {"redis://server", "redis-replicas://server-0,server-1",
-					   "redis-replicas://server-0,server-1,server-2",
-					   "redis-replicas://server-0,server-1,server-2,server-3"};
-	return each[sim_servers() - 1];
+	static const char *const schemes[] = {"redis", "redis-replicas", "redis-sentinel"};
+	static const int counts[] = {1, 2, 4};
+	unsigned first = sentinels ? sim_servers() : 0;
+	unsigned last = sentinels ? first + sentinels : sim_servers();
+	int used = snprintf(url, size, "%s://", schemes[sentinels ? 2 : sim_servers() > 1]);
+	for (unsigned i = first; i < last; i++)
+		used += snprintf(url + used, size - (size_t)used, "%sserver-%u",
+				 i > first ? "," : "", i);
+	snprintf(url + used, size - (size_t)used, "%s?" SIM_OPTIONS "&connections=%d",
+		 sentinels ? "/main" : "", counts[sim_random(3)]);
 }
 
 static void begin(void)
 {
-	static const int counts[] = {1, 2, 4};
 	char url[512];
-	snprintf(url, sizeof(url), "%s?" SIM_OPTIONS "&connections=%d", places(),
-		 counts[sim_random(3)]);
+	write_url(url, sizeof(url));
 	for (int i = 0; i < SIM_CLIENTS; i++)
 		sim_client_open(&sim_stage.clients[i], url, sim_chance(300));
 	for (int i = 0; i < SIM_WORKERS; i++) {
@@ -229,12 +235,12 @@ static void *run_main(void *argument)
 	sim_server_close();
 	if (!sim_stage.calm || how == LK_CLOSE_ABANDON)
 		sim_sleep(SIM_CALM_LEASE_MS * SIM_MS);
-	sim_replication_rest();
+	sim_failovers_rest();
 	sim_stage.kind->check_left();
 	return NULL;
 }
 
-static void run(uint64_t seed, bool verbose, unsigned servers)
+static void run(uint64_t seed, bool verbose, unsigned servers, unsigned watchers)
 {
 	sim_begin(seed, seed % 16, verbose);
 	memset(&sim_stage, 0, sizeof(sim_stage));
@@ -246,8 +252,9 @@ static void run(uint64_t seed, bool verbose, unsigned servers)
 		 sim_stage.breaks ? ", broken by others" : "");
 	sim_door_begin();
 	sim_network_begin();
-	sim_server_begin(servers, servers > 1);
-	sim_failovers_begin(servers);
+	sentinels = watchers;
+	sim_server_begin(servers + watchers, servers > 1);
+	sim_failovers_begin(servers, watchers);
 	sim_order_begin(sim_has_trait(SIM_ORDER) ? SIM_KEY : NULL);
 	sim_spawn(run_main, NULL);
 	sim_run();
@@ -261,10 +268,15 @@ static void run(uint64_t seed, bool verbose, unsigned servers)
 
 void sim_kinds_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, 1);
+	run(seed, verbose, 1, 0);
 }
 
 void sim_replicas_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, 2 + (unsigned)(seed / 16 % 3));
+	run(seed, verbose, 2 + (unsigned)(seed / 16 % 3), 0);
+}
+
+void sim_sentinels_run(uint64_t seed, bool verbose)
+{
+	run(seed, verbose, 2 + (unsigned)(seed / 16 % 3), seed / 48 % 4 ? 3 : 5);
 }

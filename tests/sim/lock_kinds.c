@@ -194,6 +194,7 @@ static void ask(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 static void break_holds(int64_t begun_ns, bool may_run_later)
 {
 	sim_stage.unjudged |= may_run_later;
+	sim_stage.broken_ns = sim_now_ns();
 	sim_stage.kept_until_ns = 0;
 	for (int i = 0; i < SIM_WORKERS; i++) {
 		struct sim_worker *worker = &sim_stage.workers[i];
@@ -449,7 +450,10 @@ void sim_lock_round(struct sim_worker *worker)
 	read_notices(worker);
 	if (sim_stage.breaks && sim_chance(200))
 		break_lock(worker);
-	worker->broken = false; /* until somebody frees it */
+	/* Until somebody frees it; or has freed what was granted, and waited for replicas. */
+	worker->broken = sim_is_replicated() && sim_stage.broken_ns > 0 &&
+			 sim_now_ns() < sim_stage.broken_ns + ONCE_MS * SIM_MS;
+	worker->broken_ns = SIM_NEVER;
 	if (acquire(worker, lock, &token) < 0)
 		return;
 	if (!begin_hold(worker, lock, side) && !sim_has(SIM_PREEMPTS) && !worker->client->closing &&

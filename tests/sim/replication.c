@@ -377,6 +377,11 @@ unsigned sim_master_of(unsigned number)
 	return members[number].master ? members[number].master->number : number;
 }
 
+int64_t sim_offset(unsigned number)
+{
+	return members[number].offset;
+}
+
 bool sim_lacks(unsigned number, unsigned other)
 {
 	return members[number].offset < members[other].changed;

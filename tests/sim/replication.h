@@ -30,6 +30,7 @@ bool sim_is_replica(unsigned number);
 bool sim_is_linked(unsigned number);                    /* and it has got its copy */
 bool sim_was_linked(unsigned number, int64_t since_ns); /* at any time since then */
 unsigned sim_master_of(unsigned number);
+int64_t sim_offset(unsigned number); /* how far it is */
 
 /* Whether it lacks something that the other has, though that may be on its way. */
 bool sim_lacks(unsigned number, unsigned other);

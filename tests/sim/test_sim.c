@@ -42,6 +42,7 @@ static const struct row rows[] = {
 	{"kinds", sim_kinds_run, 4200},
 	{"silence", sim_silence_run, 500},
 	{"replicas", sim_replicas_run, 1000},
+	{"sentinels", sim_sentinels_run, 1000},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
