@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from conftest import PACKAGE_S, ROOT, run
+from conftest import GIT, PACKAGE_S, ROOT, run
 
 # What vcpkg has for ports; a port may set variables besides.
 VCPKG = ["vcpkg_download_distfile", "vcpkg_extract_source_archive", "vcpkg_configure_meson",
@@ -77,6 +77,37 @@ def test_vcpkg(folder, dist):
     script.write_text(f'{stand_ins}set(CURRENT_PACKAGES_DIR "{folder}/vcpkg")\n'
                       f'include("{dist}/packaging/vcpkg/portfile.cmake")\n')
     run("cmake", "-P", script)
+
+
+def test_hiredis_as_a_subproject(folder, dist, server):
+    """With the sources that hiredis for Python has inside: this machine may not reach others."""
+    fetched = folder / "fetched"
+    done = run("python3", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "hiredis",
+               "--dest", fetched, "hiredis==2.3.2", check=False)
+    if done.returncode:
+        pytest.skip(f"pip does not fetch hiredis: {done.stderr.strip()[:120]}")
+    run("tar", "-xzf", fetched / "hiredis-2.3.2.tar.gz", "-C", fetched)
+    tree = folder / "with hiredis"
+    run("git", "clone", "--quiet", "--no-local", ROOT, tree, env=GIT)
+    own = tree / "subprojects/hiredis-1.2.0"
+    shutil.copytree(fetched / "hiredis-2.3.2/vendor/hiredis", own)
+    shutil.copytree(tree / "subprojects/packagefiles/hiredis", own, dirs_exist_ok=True)
+    run("meson", "setup", tree / "build", "--wrap-mode=nodownload", "--werror",
+        "--force-fallback-for=hiredis", "-Dcli=false", "-Dtests=false", "-Dbench=false",
+        "-Ddemo=false", "--prefix=/", cwd=tree)
+    run("ninja", "-C", tree / "build", "product", limit_s=PACKAGE_S)
+    place = folder / "hiredis inside"
+    run("meson", "install", "--no-rebuild", "-C", tree / "build",
+        env={**GIT, "DESTDIR": str(place)})
+    library = next(place.rglob("liblockkeeper.a"))
+    package = (library.parent / "pkgconfig/lockkeeper.pc").read_text()
+    assert "hiredis" not in package
+    run("cc", ROOT / "examples/lock.c", f"-I{place}/include", library, "-pthread", "-ldl", "-o",
+        folder / "inside")
+    assert run(folder / "inside", env={"LOCKKEEPER_URL": server.url}).stdout == "alone at work\n"
+    shared = next(place.rglob("liblockkeeper.so"))
+    assert "hiredis" not in run("readelf", "-d", shared).stdout
+    assert "redisReader" not in run("nm", "-D", "--defined-only", shared).stdout
 
 
 def test_workflows_run_the_gate_alone():
