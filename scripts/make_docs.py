@@ -136,7 +136,8 @@ Made from `src/api/metrics.def` by `make docs`; do not edit.
 
 `lk_stats_write()` (`lockkeeper/stats.h`) writes a client's metrics as text, for Prometheus (0.0.4)
 or OpenMetrics (1.0). The library has no HTTP: a program hands the text on, as
-[examples/metrics.c](../examples/metrics.c) does with libmicrohttpd:
+[examples/metrics.c](../examples/metrics.c) does with libmicrohttpd. With the library installed
+(`make install`) and a Redis that runs:
 
     cc metrics.c $(pkg-config --cflags --libs lockkeeper libmicrohttpd) -o metrics
     LOCKKEEPER_URL=redis://localhost ./metrics 9464
@@ -144,7 +145,13 @@ or OpenMetrics (1.0). The library has no HTTP: a program hands the text on, as
     # prometheus.yml
     scrape_configs:
       - job_name: locks
+        scrape_interval: 15s
         static_configs: [{targets: ["localhost:9464"]}]
+
+    prometheus --config.file=prometheus.yml
+
+At <http://localhost:9090>, `rate(lockkeeper_wait_seconds_bucket[1m])` then shows how long callers
+wait for their locks.
 
 **Watch these three.** `lockkeeper_lost_total` rises when a lock was lost, with the cause.
 `lockkeeper_at_risk_total` rises before that. `lockkeeper_renewal_margin_seconds` shrinks earlier
