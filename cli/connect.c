@@ -15,7 +15,8 @@
 #define OPTION_NAME_SIZE 64 /* longer than any option's name */
 #define PRIVATE_REFUSED "the private server is refused by --no-private, or private=off"
 
-static int private_used; /* no server was named */
+static int private_used;    /* no server was named */
+static char tls_verify[16]; /* what is verified less than it should; "": nothing */
 
 static const lk_option_info *option_find(const char *name, size_t size)
 {
@@ -177,11 +178,19 @@ void servers_say(lk_client *const *clients, size_t count)
 		server_text(clients[i], text, sizeof(text));
 		message("server: %s", text);
 	}
+	if (*tls_verify)
+		message("tls_verify=%s: the %s is not verified, so that others may take its place",
+			tls_verify,
+			strcmp(tls_verify, "off") == 0 ? "server's certificate" : "server's name");
 }
 
 int client_open(const lk_config *config, lk_client **client_out)
 {
 	lk_error error = {0};
+	char verify[sizeof(tls_verify)];
+	lk_config_get(config, "tls_verify", verify, sizeof(verify));
+	if (strcmp(verify, "on") != 0 && strcmp(tls_verify, "off") != 0)
+		memcpy(tls_verify, verify, sizeof(verify));
 	return lk_client_new(client_out, config, &error) ? trouble_library(&error) : 0;
 }
 
@@ -197,6 +206,7 @@ int trouble_passes(const lk_config *config, int code)
 		return option_is_set(config, "password_file");
 	if (code == LK_ETLS)
 		return option_is_set(config, "tls_ca_file") ||
+		       option_is_set(config, "tls_ca_dir") ||
 		       option_is_set(config, "tls_cert_file");
 	return lk_error_is_retryable(code);
 }

@@ -150,6 +150,13 @@
  * failover. Or let servers and sentinels announce their host names (cluster-announce-hostname with
  * cluster-preferred-endpoint-type hostname; sentinel announce-hostnames).
  *
+ * TLS CERTIFICATES (since 0.1). Those to trust are the system's, or else all that tls_ca_file,
+ * tls_ca_dir and tls_ca_data name together. The key of a client's certificate may be locked by a
+ * password: tls_key_password, or the first line of tls_key_password_file. With tls_verify=authority
+ * the names above do not count; with off no certificate is verified, and whoever is on the way to
+ * the server can read and change all that goes there, the password too. The doctor and the
+ * command's -v say so.
+ *
  * DISKS (since 0.1). A server that crashes with its machine forgets what was not on its disk. With
  * the option fsync_acks=local a grant, a renewal, an extension and a change of a count succeed only
  * when the master's append-only file has them on disk (WAITAOF). With fsync_acks=replicas the files
@@ -164,7 +171,7 @@
  * least 9000. Valkey 8.1 to 9.1 answer too early, except with appendfsync always.
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
- * that password_file or sentinel_password_file names.
+ * that password_file, sentinel_password_file or tls_key_password_file names.
  */
 #ifndef LOCKKEEPER_CONFIG_H
 #define LOCKKEEPER_CONFIG_H

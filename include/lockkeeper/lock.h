@@ -175,9 +175,9 @@ LK_API int lk_lock_acquire(lk_lock *lock, const lk_acquire_options *options, lk_
  * the first connect included: a server that is unreachable, closes the connection, has too many
  * clients, loads its data, runs a script of another (BUSY), lacks replicas (NOREPLICAS) or could
  * not save its data (MISCONF); a master that is being replaced; a password that is refused, if it
- * comes from password_file or lk_config_set_credentials(); TLS that is refused, if tls_ca_file or
- * tls_cert_file names files: they may be about to be exchanged. It tries again after pauses that
- * double from backoff_min_ms to backoff_max_ms, with jitter.
+ * comes from password_file or lk_config_set_credentials(); TLS that is refused, if tls_ca_file,
+ * tls_ca_dir or tls_cert_file names files: they may be about to be exchanged. It tries again after
+ * pauses that double from backoff_min_ms to backoff_max_ms, with jitter.
  *
  * Errors as lk_lock_acquire(), and at the limit LK_ETIMEDOUT, but only if the server last said that
  * another owner holds the lock; else the reason why the server did not say so (LK_EUNREACHABLE,

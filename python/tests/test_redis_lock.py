@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+import ssl
+import subprocess
 import threading
 import time
 
@@ -92,12 +95,81 @@ def test_errors_are_theirs(theirs, redis):
         nowhere.lock("x", lock_class=Lock).acquire(blocking=False)
 
 
-@pytest.mark.parametrize("option", [{"ssl_cert_reqs": "none"}, {"ssl_check_hostname": False},
-                                    {"ssl_ca_data": "x"}])
+@pytest.mark.parametrize("option", [{"ssl_cert_reqs": "sometimes"}, {"ssl_ciphers": "x"}])
 def test_what_cannot_be_done_is_named(option):
     client = redis_py.Redis(ssl=True, **option)
     with pytest.raises(lockkeeper.Invalid, match=next(iter(option))):
         client.lock("x", lock_class=Lock)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """A folder with an authority, a server's certificate and a locked key of a client."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*words):
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-days", "2"]
+    openssl(*new, "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=tests")
+    for name, host, lock in (("server", "IP:127.0.0.1", ["-nodes"]),
+                             ("elsewhere", "DNS:elsewhere.example", ["-nodes"]),
+                             ("client", "DNS:client", ["-passout", "pass:secret"])):
+        openssl(*new, *lock, "-keyout", f"{name}.key", "-out", f"{name}.crt", "-subj",
+                f"/CN={name}", "-addext", f"subjectAltName={host}", "-addext",
+                "basicConstraints=critical,CA:FALSE", "-CA", "ca.crt", "-CAkey", "ca.key")
+    (folder / "trusted").mkdir()
+    (folder / "trusted" / "ca.pem").write_bytes((folder / "ca.crt").read_bytes())
+    openssl("rehash", "trusted")
+    return folder
+
+
+@pytest.fixture
+def secured(authority):
+    """secured(certificate): the port of a server that wants a client's certificate, too."""
+    processes = []
+
+    def start(name):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        processes.append(subprocess.Popen(
+            ["redis-server", "--port", "0", "--tls-port", str(port), "--save", "",
+             "--tls-cert-file", f"{name}.crt", "--tls-key-file", f"{name}.key",
+             "--tls-ca-cert-file", "ca.crt"], cwd=authority, stdout=subprocess.DEVNULL))
+        end = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                return port
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_tls_as_redis_py_has_it(secured, authority):
+    """What redis-py connects with, the lock connects with."""
+    text = (authority / "ca.crt").read_text()
+    own = {"ssl": True, "ssl_certfile": str(authority / "client.crt"),
+           "ssl_keyfile": str(authority / "client.key"), "ssl_password": "secret"}
+    for name, ways in (
+            ("server", ({"ssl_ca_data": text}, {"ssl_ca_path": str(authority / "trusted")},
+                        {"ssl_ca_data": ssl.PEM_cert_to_DER_cert(text)},
+                        {"ssl_ca_data": text, "ssl_cert_reqs": "optional"})),
+            ("elsewhere", ({"ssl_ca_data": text, "ssl_check_hostname": False},
+                           {"ssl_cert_reqs": "none", "ssl_check_hostname": False},
+                           {"ssl_cert_reqs": ssl.CERT_NONE, "ssl_check_hostname": False}))):
+        port = secured(name)
+        for way in ways:
+            with redis_py.Redis(host="127.0.0.1", port=port, **own, **way) as client:
+                assert client.ping(), way
+                with client.lock("tls", timeout=10, lock_class=Lock):
+                    assert client.get("tls"), way
 
 
 def test_tasks(server, redis):

@@ -25,7 +25,8 @@
 #include "conf/rooted.h"
 #include "conf/url.h"
 
-#define TEXT_MAX 4096 /* bytes in the value of an option */
+#define TEXT_MAX 4096          /* bytes in the value of an option */
+#define CERTIFICATES_MAX 65536 /* in that of tls_ca_data */
 #define QUOTED_MAX 64
 
 /* ---- texts ---- */
@@ -207,7 +208,14 @@ static bool client_name_valid(const char *name)
 }
 
 /* The texts that are one of a few words, which stand in the order of their enum. */
-enum { CHOICE_RECORD, CHOICE_FSYNC, CHOICE_MESSAGES, CHOICE_SENTINEL_TLS, CHOICE_PRIVATE };
+enum {
+	CHOICE_RECORD,
+	CHOICE_FSYNC,
+	CHOICE_MESSAGES,
+	CHOICE_SENTINEL_TLS,
+	CHOICE_PRIVATE,
+	CHOICE_VERIFY
+};
 
 static const struct choice {
 	size_t offset; /* of the member in struct lk_config */
@@ -233,6 +241,11 @@ static const struct choice {
 	[CHOICE_PRIVATE] = {offsetof(struct lk_config, private),
 			    {"", "on", "off"},
 			    "is not on, off or empty"},
+	[CHOICE_VERIFY] = {offsetof(struct lk_config, tls_verify),
+			   {[LK__VERIFY_ON] = "on",
+			    [LK__VERIFY_AUTHORITY] = "authority",
+			    [LK__VERIFY_OFF] = "off"},
+			   "is not on, authority or off"},
 };
 
 /* Which of its words it is; -1: none. */
@@ -275,6 +288,11 @@ enum lk__messages lk__config_messages(const struct lk_config *config)
 	return (enum lk__messages)choice_at(&choices[CHOICE_MESSAGES], config->messages);
 }
 
+enum lk__verify lk__config_verify(const struct lk_config *config)
+{
+	return (enum lk__verify)choice_at(&choices[CHOICE_VERIFY], config->tls_verify);
+}
+
 /* With appendfsync everysec a disk is synced once a second, and then a replica tells of it within
  * another second. A third of the limit (acks.c) leaves a second more. */
 void lk__config_fit_limits(struct lk_config *config)
@@ -298,8 +316,9 @@ static const char *server_name_fault(const char *name)
 /* The fault that keeps it from being the value of an option that is a text; NULL: none. */
 static const char *text_fault(const struct option *option, const char *value)
 {
-	if (strlen(value) > TEXT_MAX)
-		return "is longer than 4096 bytes";
+	bool certificates = option->offset == offsetof(struct lk_config, tls_ca_data);
+	if (strlen(value) > (certificates ? CERTIFICATES_MAX : TEXT_MAX))
+		return certificates ? "is longer than 65536 bytes" : "is longer than 4096 bytes";
 	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
 		if (choices[i].offset == option->offset && choice_at(&choices[i], value) < 0)
 			return choices[i].fault;
@@ -336,12 +355,29 @@ static int set_text(lk_config *config, const struct option *option, const char *
 	return lk__text_replace(text_of(config, option), value) == 0 ? 0 : no_memory(error);
 }
 
-/* The option that a file's first line is for; NULL: the file is of another kind. */
-static char **secret_of_file(lk_config *config, const char *name)
+/* Passwords, and the files whose first lines they may be: members of struct lk_config. */
+static const struct {
+	size_t secret, file;
+} secrets[] = {
+	{offsetof(struct lk_config, password), offsetof(struct lk_config, password_file)},
+	{offsetof(struct lk_config, sentinel_password),
+	 offsetof(struct lk_config, sentinel_password_file)},
+	{offsetof(struct lk_config, tls_key_password),
+	 offsetof(struct lk_config, tls_key_password_file)},
+};
+
+static char **text_at(lk_config *config, size_t offset)
 {
-	if (strcmp(name, "password_file") == 0)
-		return &config->password;
-	return strcmp(name, "sentinel_password_file") == 0 ? &config->sentinel_password : NULL;
+	return (char **)((char *)config + offset);
+}
+
+/* The option that a file's first line is for; NULL: the file is of another kind. */
+static char **secret_of_file(lk_config *config, const struct option *option)
+{
+	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
+		if (secrets[i].file == option->offset)
+			return text_at(config, secrets[i].secret);
+	return NULL;
 }
 
 /* An empty path names no file, and leaves the password as it is. */
@@ -361,7 +397,7 @@ static int set_password_file(lk_config *config, const struct option *option, con
 	}
 	int status = reason ? refuse(option, path, reason, error)
 			    : set_text(config, option, path, error);
-	if (status == 0 && lk__text_replace(secret_of_file(config, option->info.name), line) != 0)
+	if (status == 0 && lk__text_replace(secret_of_file(config, option), line) != 0)
 		status = no_memory(error);
 	explicit_bzero(line, sizeof(line));
 	return status;
@@ -371,11 +407,10 @@ static int set_password_file(lk_config *config, const struct option *option, con
 static int set_secret(lk_config *config, const struct option *option, const char *value,
 		      lk_error *error)
 {
-	char *file = text_of(config, option) == &config->password ? config->password_file
-								  : config->sentinel_password_file;
 	int status = set_text(config, option, value, error);
-	if (status == 0)
-		*file = '\0';
+	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]) && status == 0; i++)
+		if (secrets[i].secret == option->offset)
+			**text_at(config, secrets[i].file) = '\0';
 	return status;
 }
 
@@ -390,7 +425,9 @@ static int set_query_option(lk_config *config, const struct lk__url_option *give
 					      "password_file",
 					      "sentinel_username",
 					      "sentinel_password",
-					      "sentinel_password_file"};
+					      "sentinel_password_file",
+					      "tls_key_password",
+					      "tls_key_password_file"};
 	const struct option *option = option_find(given->name);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		if (option && strcmp(given->name, refused[i]) == 0)
@@ -474,7 +511,7 @@ static int set_option(lk_config *config, const char *name, const char *value, lk
 		return set_number(config, option, value, error);
 	if (option->kind == KIND_URL)
 		return set_url(config, value, error);
-	if (secret_of_file(config, name))
+	if (secret_of_file(config, option))
 		return set_password_file(config, option, value, error);
 	if (option->kind == KIND_SECRET)
 		return set_secret(config, option, value, error);
@@ -625,6 +662,13 @@ static int config_check_names(const struct lk_config *config, lk_error *error)
 			is_name ? "url" : "address_map", host);
 }
 
+static bool config_has_tls(const struct lk_config *config)
+{
+	return *config->tls_ca_file || *config->tls_ca_dir || *config->tls_ca_data ||
+	       *config->tls_cert_file || *config->tls_server_name ||
+	       lk__config_verify(config) != LK__VERIFY_ON;
+}
+
 int lk__config_check(const struct lk_config *config, lk_error *error)
 {
 	if (config->scheme == LK__SCHEME_NONE)
@@ -640,8 +684,10 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 	if (!*config->tls_cert_file != !*config->tls_key_file)
 		return lk__fail(error, LK_EINVAL,
 				"tls_cert_file, tls_key_file: one is set without the other");
+	if (*config->tls_key_password && !*config->tls_key_file)
+		return lk__fail(error, LK_EINVAL, "tls_key_password: set without tls_key_file");
 	bool plain = config->scheme == LK__SCHEME_TCP && strcmp(config->sentinel_tls, "on") != 0;
-	if (plain && (*config->tls_ca_file || *config->tls_cert_file || *config->tls_server_name))
+	if (plain && config_has_tls(config))
 		return lk__fail(error, LK_EINVAL,
 				"url: it is redis://, but TLS options are set (use rediss://)");
 	if (config->threadless && !config->resolve && config_check_names(config, error) != 0)

@@ -77,6 +77,11 @@ enum lk__messages lk__config_messages(const struct lk_config *config);
 
 enum lk__fsync lk__config_fsync(const struct lk_config *config);
 
+/* What of a server's certificate is verified. */
+enum lk__verify { LK__VERIFY_ON, LK__VERIFY_AUTHORITY, LK__VERIFY_OFF };
+
+enum lk__verify lk__config_verify(const struct lk_config *config);
+
 /* Where disks are waited for, answers take longer: raises the command limit to what that needs. */
 void lk__config_fit_limits(struct lk_config *config);
 
@@ -112,5 +117,9 @@ int lk__password_read(const char *path, bool regular, char *line, const char **r
 /* Asks for both, and puts them into a configuration that nobody else reads now. Before it connects
  * to `place`. LK_EUNREACHABLE: the program has none at present. LK_ENOMEM. */
 int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error);
+
+/* The same of the password of the private key; a file that cannot be read is none of its failures.
+ * LK_ENOMEM. */
+int lk__key_password_renew(struct lk_config *config, const char *place, lk_error *error);
 
 #endif

@@ -104,16 +104,18 @@ int lk__password_read(const char *path, bool regular, char *line, const char **r
 
 /* ---- renewed ---- */
 
-static int renew_from_file(struct lk_config *config)
+/* `option`: the file's, for messages. */
+static int renew_from_file(const struct lk_config *config, const char *option, const char *path,
+			   char **password)
 {
 	char line[LK__PASSWORD_MAX + 2];
 	const char *reason = NULL;
-	int rc = lk__password_read(config->password_file, true, line, &reason);
+	int rc = lk__password_read(path, true, line, &reason);
 	if (rc < 0 || reason)
 		lk__log(&config->log, LK_LOG_WARNING,
-			"password_file: it %s; the password with which the option was set stands",
+			"%s: it %s; the password with which the option was set stands", option,
 			reason ? reason : "cannot be read again");
-	rc = rc < 0 || reason ? 0 : lk__text_replace(&config->password, line);
+	rc = rc < 0 || reason ? 0 : lk__text_replace(password, line);
 	explicit_bzero(line, sizeof(line));
 	return rc;
 }
@@ -145,7 +147,16 @@ bool lk__credentials_change(const struct lk_config *config)
 
 bool lk__certificates_change(const struct lk_config *config)
 {
-	return *config->tls_ca_file || *config->tls_cert_file;
+	return *config->tls_ca_file || *config->tls_ca_dir || *config->tls_cert_file;
+}
+
+int lk__key_password_renew(struct lk_config *config, const char *place, lk_error *error)
+{
+	const char *path = config->tls_key_password_file;
+	int rc = *path ? renew_from_file(config, "tls_key_password_file", path,
+					 &config->tls_key_password)
+		       : 0;
+	return rc < 0 ? lk__fail(error, rc, "%s: no memory for the password of a key", place) : 0;
 }
 
 int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error)
@@ -154,6 +165,7 @@ int lk__credentials_renew(struct lk_config *config, const char *place, lk_error 
 	if (config->credentials)
 		rc = renew_from_program(config, place, error);
 	else if (*config->password_file)
-		rc = renew_from_file(config);
+		rc = renew_from_file(config, "password_file", config->password_file,
+				     &config->password);
 	return rc == LK_ENOMEM ? lk__fail(error, rc, "%s: no memory for credentials", place) : rc;
 }

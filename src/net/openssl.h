@@ -8,6 +8,7 @@
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
@@ -18,6 +19,7 @@
 /* The functions that we call; OpenSSL's macros over these are written out where they are used. */
 #define LK__OPENSSL(FUNCTION)                                                                      \
 	FUNCTION(BIO_clear_flags)                                                                  \
+	FUNCTION(BIO_free)                                                                         \
 	FUNCTION(BIO_get_data)                                                                     \
 	FUNCTION(BIO_meth_free)                                                                    \
 	FUNCTION(BIO_meth_new)                                                                     \
@@ -25,6 +27,7 @@
 	FUNCTION(BIO_meth_set_read)                                                                \
 	FUNCTION(BIO_meth_set_write)                                                               \
 	FUNCTION(BIO_new)                                                                          \
+	FUNCTION(BIO_new_mem_buf)                                                                  \
 	FUNCTION(BIO_set_data)                                                                     \
 	FUNCTION(BIO_set_flags)                                                                    \
 	FUNCTION(BIO_set_init)                                                                     \
@@ -32,8 +35,11 @@
 	FUNCTION(ERR_get_error)                                                                    \
 	FUNCTION(ERR_reason_error_string)                                                          \
 	FUNCTION(OPENSSL_init_ssl)                                                                 \
+	FUNCTION(PEM_read_bio_X509)                                                                \
 	FUNCTION(SSL_CTX_ctrl)                                                                     \
 	FUNCTION(SSL_CTX_free)                                                                     \
+	FUNCTION(SSL_CTX_get_cert_store)                                                           \
+	FUNCTION(SSL_CTX_load_verify_dir)                                                          \
 	FUNCTION(SSL_CTX_load_verify_file)                                                         \
 	FUNCTION(SSL_CTX_new)                                                                      \
 	FUNCTION(SSL_CTX_set_client_cert_cb)                                                       \
@@ -65,10 +71,12 @@
 	FUNCTION(X509_STORE_CTX_get_error)                                                         \
 	FUNCTION(X509_STORE_CTX_get_ex_data)                                                       \
 	FUNCTION(X509_STORE_CTX_set_error)                                                         \
+	FUNCTION(X509_STORE_add_cert)                                                              \
 	FUNCTION(X509_VERIFY_PARAM_set1_host)                                                      \
 	FUNCTION(X509_VERIFY_PARAM_set1_ip_asc)                                                    \
 	FUNCTION(X509_VERIFY_PARAM_set_hostflags)                                                  \
 	FUNCTION(X509_check_host)                                                                  \
+	FUNCTION(X509_free)                                                                        \
 	FUNCTION(X509_get_default_cert_dir)                                                        \
 	FUNCTION(X509_verify_cert_error_string)
 

@@ -332,6 +332,8 @@ static void readying_run(struct lk__errand *errand)
 	struct readying *readying = (struct readying *)errand;
 	struct lk_config *config = readying->config;
 	if (config->scheme == LK__SCHEME_TLS)
+		readying->rc = lk__key_password_renew(config, readying->place, &readying->error);
+	if (config->scheme == LK__SCHEME_TLS && readying->rc == 0)
 		readying->rc = lk__tls_begin(&readying->stream, readying->fd, config,
 					     readying->node, &readying->error);
 	if (readying->stream)

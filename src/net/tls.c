@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -268,13 +269,24 @@ static const struct lk__stream_ops tls_ops = {
 
 /* ---- certificates ---- */
 
-/* A key that is locked by a password cannot be used: nobody is there to be asked. */
-static int refuse_password(char *password, int size, int writing, void *context)
+/* What locks a key, or "". */
+struct key_password {
+	const char *text;
+	bool asked;
+};
+
+/* Nobody is there to be asked: without the password a key that is locked cannot be used, nor with
+ * one that is longer than OpenSSL takes. */
+static int give_password(char *password, int size, int writing, void *context)
 {
-	bool *asked = context;
-	(void)password, (void)size, (void)writing;
-	*asked = true;
-	return 0;
+	struct key_password *given = context;
+	size_t length = strlen(given->text);
+	(void)writing;
+	given->asked = true;
+	if (length == 0 || size < 0 || length > (size_t)size)
+		return -1;
+	memcpy(password, given->text, length);
+	return (int)length;
 }
 
 /* OpenSSL's reason, or the system's where a file cannot be opened. */
@@ -317,48 +329,127 @@ static int check_file(const char *node, const char *option, const char *path, lk
 			S_ISREG(status.st_mode) ? "larger than 16 MiB" : "not a regular file");
 }
 
+static int load_trusted_file(SSL_CTX *context, const char *path, const char *node, lk_error *error)
+{
+	if (check_file(node, "tls_ca_file", path, error) != 0)
+		return LK_ETLS;
+	begin_call();
+	return end_file(lk__openssl.SSL_CTX_load_verify_file(context, path), node, "tls_ca_file",
+			path, error);
+}
+
+/* OpenSSL looks into it when it verifies, and then says no more than that a certificate is not
+ * there. */
+static int load_trusted_folder(SSL_CTX *context, const char *path, const char *node,
+			       lk_error *error)
+{
+	struct stat status;
+	int failed = stat(path, &status) != 0 || access(path, X_OK) != 0 ? errno : 0;
+	if (!failed && !S_ISDIR(status.st_mode))
+		failed = ENOTDIR;
+	if (failed)
+		return lk__fail_errno(error, lk__errno_code(failed, LK_ETLS), failed,
+				      "connect to %s: tls_ca_dir \"%.128s\"", node, path);
+	begin_call();
+	return end_file(lk__openssl.SSL_CTX_load_verify_dir(context, path), node, "tls_ca_dir",
+			path, error);
+}
+
+/* Each certificate of the text, up to the first that cannot be taken: how many. */
+static int add_certificates(SSL_CTX *context, BIO *text)
+{
+	X509_STORE *store = lk__openssl.SSL_CTX_get_cert_store(context);
+	struct key_password none = {.text = ""};
+	X509 *certificate;
+	int count = 0;
+	begin_call();
+	while ((certificate = lk__openssl.PEM_read_bio_X509(text, NULL, give_password, &none))) {
+		int added = lk__openssl.X509_STORE_add_cert(store, certificate);
+		lk__openssl.X509_free(certificate);
+		if (added != 1)
+			break;
+		count++;
+	}
+	return count;
+}
+
+static int load_trusted_text(SSL_CTX *context, const char *text, const char *node, lk_error *error)
+{
+	bool no_memory = false;
+	BIO *bio = lk__openssl.BIO_new_mem_buf(text, -1);
+	if (!bio)
+		return fail_memory(node, error);
+	int count = add_certificates(context, bio);
+	unsigned long first = take_errors(&no_memory);
+	lk__openssl.BIO_free(bio);
+	if (no_memory)
+		return fail_memory(node, error);
+	bool ended = ERR_GET_LIB(first) == ERR_LIB_PEM &&
+		     ERR_GET_REASON(first) == PEM_R_NO_START_LINE;
+	if (ended && count > 0)
+		return 0;
+	const char *reason = lk__openssl.ERR_reason_error_string(first);
+	return lk__fail(error, LK_ETLS, "connect to %s: tls_ca_data: %s", node,
+			ended    ? "no certificate is in it"
+			: reason ? reason
+				 : "cannot be used");
+}
+
+/* All that is named, or else the system's. */
 static int load_trusted(SSL_CTX *context, const struct lk_config *config, const char *node,
 			lk_error *error)
 {
-	const char *path = config->tls_ca_file;
-	if (*path && check_file(node, "tls_ca_file", path, error) != 0)
-		return LK_ETLS;
+	int rc = 0;
+	if (*config->tls_ca_file)
+		rc = load_trusted_file(context, config->tls_ca_file, node, error);
+	if (rc == 0 && *config->tls_ca_dir)
+		rc = load_trusted_folder(context, config->tls_ca_dir, node, error);
+	if (rc == 0 && *config->tls_ca_data)
+		rc = load_trusted_text(context, config->tls_ca_data, node, error);
+	if (rc < 0 || *config->tls_ca_file || *config->tls_ca_dir || *config->tls_ca_data)
+		return rc;
 	begin_call();
-	if (*path)
-		return end_file(lk__openssl.SSL_CTX_load_verify_file(context, path), node,
-				"tls_ca_file", path, error);
 	return end_file(lk__openssl.SSL_CTX_set_default_verify_paths(context), node,
 			"trusted certificates", lk__openssl.X509_get_default_cert_dir(), error);
+}
+
+static int load_key(SSL_CTX *context, const struct lk_config *config, const char *node,
+		    lk_error *error)
+{
+	const char *path = config->tls_key_file;
+	struct key_password password = {.text = config->tls_key_password};
+	bool no_memory = false;
+	lk__openssl.SSL_CTX_set_default_passwd_cb(context, give_password);
+	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, &password);
+	begin_call();
+	int used = lk__openssl.SSL_CTX_use_PrivateKey_file(context, path, SSL_FILETYPE_PEM);
+	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
+	if (used == 1 || !password.asked)
+		return end_file(used, node, "tls_key_file", path, error);
+	take_errors(&no_memory);
+	if (no_memory && *password.text)
+		return fail_memory(node, error);
+	return lk__fail(error, LK_ETLS, "connect to %s: tls_key_file \"%.128s\": %s", node, path,
+			*password.text ? "tls_key_password does not unlock it"
+				       : "locked by a password (tls_key_password)");
 }
 
 static int load_own(SSL_CTX *context, const struct lk_config *config, const char *node,
 		    lk_error *error)
 {
-	bool asked = false;
+	struct key_password none = {.text = ""};
 	const char *cert = config->tls_cert_file;
-	const char *key = config->tls_key_file;
 	if (!*cert)
 		return 0;
 	if (check_file(node, "tls_cert_file", cert, error) != 0 ||
-	    check_file(node, "tls_key_file", key, error) != 0)
+	    check_file(node, "tls_key_file", config->tls_key_file, error) != 0)
 		return LK_ETLS;
-	lk__openssl.SSL_CTX_set_default_passwd_cb(context, refuse_password);
-	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
+	lk__openssl.SSL_CTX_set_default_passwd_cb(context, give_password);
+	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, &none);
 	begin_call();
 	int rc = end_file(lk__openssl.SSL_CTX_use_certificate_chain_file(context, cert), node,
 			  "tls_cert_file", cert, error);
-	if (rc < 0)
-		return rc;
-	begin_call();
-	int used = lk__openssl.SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM);
-	lk__openssl.SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
-	if (used != 1 && asked) {
-		lk__openssl.ERR_clear_error();
-		return lk__fail(error, LK_ETLS,
-				"connect to %s: tls_key_file \"%.128s\": locked by a password",
-				node, key);
-	}
-	return end_file(used, node, "tls_key_file", key, error);
+	return rc < 0 ? rc : load_key(context, config, node, error);
 }
 
 /* Reads the files that `config` names, and sets the rules of the protocol. LK_ETLS, LK_ENOMEM,
@@ -400,6 +491,8 @@ static int context_new(SSL_CTX **context_out, const struct lk_config *config, co
  *     tls_server_name   that one, if it is set; else
  *     the host          the name or address by which the node is known; or
  *     a seed's name     of a cluster's URL, where the node is known by an address
+ *
+ * With tls_verify=authority any name is good, and with off any certificate.
  */
 
 /* The name or address that it must have, where no seed lends its name. */
@@ -454,11 +547,16 @@ static int ask_for(SSL *ssl, const char *name)
 	return asked == 1 ? 0 : LK_ENOMEM;
 }
 
+static bool names_count(const struct lk_config *config)
+{
+	return lk__config_verify(config) == LK__VERIFY_ON;
+}
+
 static int expect_address(SSL *ssl, const struct lk_config *config, const char *address)
 {
 	char seed[LK__PLACE_SIZE];
 	X509_VERIFY_PARAM *rules = lk__openssl.SSL_get0_param(ssl);
-	if (lk__openssl.X509_VERIFY_PARAM_set1_ip_asc(rules, address) != 1)
+	if (names_count(config) && lk__openssl.X509_VERIFY_PARAM_set1_ip_asc(rules, address) != 1)
 		return LK_ENOMEM;
 	if (!name_is_lent(config))
 		return 0;
@@ -483,7 +581,7 @@ static int expect_name(SSL *ssl, const struct lk_config *config)
 	host[length] = '\0';
 	drop_dot(host);
 	lk__openssl.X509_VERIFY_PARAM_set_hostflags(rules, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	if (lk__openssl.X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1)
+	if (names_count(config) && lk__openssl.X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1)
 		return LK_ENOMEM;
 	return ask_for(ssl, host);
 }
@@ -518,7 +616,9 @@ static int certificate_judged(int good, X509_STORE_CTX *chain)
 static int fail_handshake(struct tls_stream *tls, ssize_t status, const struct lk_config *config,
 			  const char *node, lk_error *error)
 {
-	long verified = lk__openssl.SSL_get_verify_result(tls->ssl);
+	long verified = lk__config_verify(config) == LK__VERIFY_OFF
+				? X509_V_OK
+				: lk__openssl.SSL_get_verify_result(tls->ssl);
 	if (tls->no_memory && status != -ETIMEDOUT)
 		return fail_memory(node, error);
 	if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
@@ -559,7 +659,9 @@ static int begin_over(struct tls_stream *tls, const struct lk_config *config, co
 	int status = context_new(&tls->context, config, node, error);
 	if (status != 0)
 		return status;
-	lk__openssl.SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, certificate_judged);
+	bool any = lk__config_verify(config) == LK__VERIFY_OFF;
+	lk__openssl.SSL_CTX_set_verify(tls->context, any ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
+				       certificate_judged);
 	if (!*config->tls_cert_file)
 		lk__openssl.SSL_CTX_set_client_cert_cb(tls->context, certificate_asked);
 	if (prepare(tls, config) != 0)

@@ -72,7 +72,7 @@ struct identity identity_new(const char *folder, const char *name, const struct 
 
 void identity_write_locked(const struct identity *identity, const char *folder, const char *name)
 {
-	static unsigned char password[] = "secret";
+	static unsigned char password[] = IDENTITY_PASSWORD;
 	FILE *file = create(folder, name, "locked");
 	assert_int_equal(PEM_write_PrivateKey(file, identity->key, EVP_aes_128_cbc(), password,
 					      sizeof(password) - 1, NULL, NULL),

@@ -18,7 +18,9 @@ struct identity identity_new(const char *folder, const char *name, const struct 
 			     const char *names, int from_days, int to_days);
 void identity_free(struct identity *identity);
 
-/* Writes the key again, locked by a password: FOLDER/NAME.locked. */
+#define IDENTITY_PASSWORD "secret"
+
+/* Writes the key again, locked by that password: FOLDER/NAME.locked. */
 void identity_write_locked(const struct identity *identity, const char *folder, const char *name);
 
 /* FOLDER/NAME as a path; static memory, good for the next seven calls. */

@@ -183,6 +183,39 @@ static void test_texts_are_bounded(void **state)
 		assert_int_equal(lk_config_set(*state, names[i], text, NULL), 0);
 }
 
+static void test_certificates_may_be_longer(void **state)
+{
+	static char text[65538];
+	lk_error error;
+	memset(text, 'x', sizeof(text) - 1);
+	assert_int_equal(lk_config_set(*state, "tls_ca_data", text, &error), LK_EINVAL);
+	assert_non_null(strstr(error.message, "is longer than 65536 bytes"));
+	text[65536] = '\0';
+	assert_int_equal(lk_config_set(*state, "tls_ca_data", text, NULL), 0);
+	assert_int_equal(lk_config_set(*state, "tls_verify", "never", &error), LK_EINVAL);
+	assert_non_null(strstr(error.message, "is not on, authority or off"));
+}
+
+static void test_the_password_of_a_key(void **state)
+{
+	lk_config *config = *state;
+	char path[] = "/tmp/lockkeeper-test-XXXXXX";
+	int fd = mkstemp(path);
+	assert_true(write(fd, "from file\nmore\n", 15) == 15 && close(fd) == 0);
+	assert_int_equal(lk_config_set(config, "tls_key_password_file", path, NULL), 0);
+	assert_string_equal(config->tls_key_password, "from file");
+	assert_string_equal(config->password, "");
+	assert_value(config, "tls_key_password", "***");
+	assert_int_equal(lk_config_set(config, "password", "other", NULL), 0);
+	assert_value(config, "tls_key_password_file", path);
+	assert_int_equal(lk_config_set(config, "tls_key_password", "mine", NULL), 0);
+	assert_value(config, "tls_key_password_file", "");
+	assert_string_equal(config->tls_key_password, "mine");
+	assert_int_equal(lk_config_set(config, "tls_key_password_file", "/nowhere", NULL),
+			 LK_EINVAL);
+	unlink(path);
+}
+
 /* What a file or a shell was meant to take away would make another name, say. */
 static void test_what_stands_around_a_value_is_told(void **state)
 {
@@ -464,6 +497,13 @@ static void test_contradictions_are_found(void **state)
 		{"rediss://h", "tls_ca_file", "/x", NULL},
 		{"redis://h", "tls_ca_file", "/x", "rediss"},
 		{"redis://h", "tls_server_name", "x", "rediss"},
+		{"redis://h", "tls_ca_dir", "/x", "rediss"},
+		{"redis://h", "tls_ca_data", "x", "rediss"},
+		{"redis://h", "tls_verify", "off", "rediss"},
+		{"redis://h", "tls_verify", "on", NULL},
+		{"redis-sentinel://h/m?sentinel_tls=on", "tls_verify", "off", NULL},
+		{"rediss://h", "tls_key_password", "x", "tls_key_file"},
+		{"rediss://h?tls_key_file=/y&tls_cert_file=/x", "tls_key_password", "x", NULL},
 		{"rediss://h", "tls_cert_file", "/x", "tls_key_file"},
 		{"rediss://h", "tls_key_file", "/x", "tls_cert_file"},
 		{"rediss://h?tls_key_file=/y", "tls_cert_file", "/x", NULL},
@@ -485,6 +525,8 @@ int main(void)
 		TEST(test_messages_name_option_value_and_reason),
 		TEST(test_wrong_calls),
 		TEST(test_texts_are_bounded),
+		TEST(test_certificates_may_be_longer),
+		TEST(test_the_password_of_a_key),
 		TEST(test_the_name_in_a_certificate),
 		TEST(test_a_map_of_addresses_is_checked),
 		TEST(test_a_map_without_threads),

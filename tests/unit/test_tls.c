@@ -51,6 +51,19 @@ static void point_to(lk_config *config, const char *host, int port)
 static const char *scheme = "rediss";
 static const char *map_has;
 
+/* Options that are set after the URL, up to one without a name; NULL: none. */
+struct given {
+	const char *name, *value;
+};
+static const struct given *given;
+
+static void set_given(lk_config *config)
+{
+	for (const struct given *one = given; one && one->name; one++)
+		if (lk_config_set(config, one->name, one->value, &error) != 0)
+			fail_msg("%s", error.message);
+}
+
 /* `options`: more of the query of the URL, behind the file of the authority; or NULL. */
 static int64_t open_to(struct tls_server *server, const char *host, const char *options,
 		       int64_t limit_ms, int cancel_fd)
@@ -65,6 +78,7 @@ static int64_t open_to(struct tls_server *server, const char *host, const char *
 	memset(&error, 0, sizeof(error));
 	if (lk_config_set(config, "url", url, &error) != 0)
 		fail_msg("%s", error.message);
+	set_given(config);
 	if (map_has)
 		point_to(config, map_has, server->port);
 	opened = NULL;
@@ -413,6 +427,124 @@ static void test_files_that_do_not_fit_are_named(void **state)
 		       "locked by a password");
 }
 
+static void assert_opens_given(const struct given *options)
+{
+	given = options;
+	assert_opens((struct tls_server){.identity = &good}, "localhost", NULL);
+	given = NULL;
+}
+
+static void assert_refuses_given(const struct given *options, const char *reason)
+{
+	given = options;
+	assert_refuses((struct tls_server){.identity = &good}, "localhost", NULL, LK_ETLS, reason);
+	given = NULL;
+}
+
+/* A folder as `openssl rehash` leaves it. */
+static const char *folder_of(const char *name, const struct identity *identity)
+{
+	char link[64];
+	const char *made = path_in(folder, name);
+	assert_int_equal(mkdir(made, 0700), 0);
+	snprintf(link, sizeof(link), "%s/%08lx.0", name,
+		 X509_subject_name_hash(identity->certificate));
+	assert_int_equal(symlink(name[0] == 'a' ? "../authority.crt" : "../stranger.crt",
+				 path_in(folder, link)),
+			 0);
+	return made;
+}
+
+static void test_a_folder_of_authorities(void **state)
+{
+	(void)state;
+	char ours[64], theirs[64];
+	snprintf(ours, sizeof(ours), "%s", folder_of("authorities", &authority));
+	snprintf(theirs, sizeof(theirs), "%s", folder_of("strangers", &stranger));
+	struct given no_file = {"tls_ca_file", ""};
+	assert_opens_given((struct given[]){no_file, {"tls_ca_dir", ours}, {0}});
+	assert_opens_given((struct given[]){{"tls_ca_dir", theirs}, {0}}); /* and the file */
+	assert_refuses_given((struct given[]){no_file, {"tls_ca_dir", theirs}, {0}}, "issuer");
+	assert_refuses_given((struct given[]){{"tls_ca_dir", "/nowhere"}, {0}},
+			     "tls_ca_dir \"/nowhere\": No such file");
+	assert_refuses_given((struct given[]){{"tls_ca_dir", "/dev/null"}, {0}}, "tls_ca_dir");
+}
+
+/* The PEM files of both, the first of them `first`. */
+static const char *text_of_both(const char *first, const char *second)
+{
+	static char text[20000];
+	size_t size = 0;
+	for (int i = 0; i < 2; i++) {
+		FILE *file = fopen(path_in(folder, i == 0 ? first : second), "r");
+		assert_non_null(file);
+		size += fread(text + size, 1, sizeof(text) - 1 - size, file);
+		fclose(file);
+	}
+	text[size] = '\0';
+	return text;
+}
+
+static void test_authorities_as_text(void **state)
+{
+	(void)state;
+	struct given no_file = {"tls_ca_file", ""};
+	const char *both = text_of_both("stranger.crt", "authority.crt");
+	assert_opens_given((struct given[]){no_file, {"tls_ca_data", both}, {0}});
+	char *end = strstr(both, "-----END"); /* of the first: the other is not in it */
+	*strchr(end, '\n') = '\0';
+	assert_refuses_given((struct given[]){no_file, {"tls_ca_data", both}, {0}}, "issuer");
+	end[-20] = '!';
+	assert_refuses_given((struct given[]){no_file, {"tls_ca_data", both}, {0}}, "tls_ca_data");
+	assert_refuses_given((struct given[]){{"tls_ca_data", "x"}, {0}},
+			     "tls_ca_data: no certificate is in it");
+}
+
+static void test_a_locked_key(void **state)
+{
+	(void)state;
+	char cert[64], key[64];
+	static char much[2000];
+	memset(much, 'x', sizeof(much) - 1);
+	identity_write_locked(&client, folder, "client");
+	snprintf(cert, sizeof(cert), "%s", path_in(folder, "client.crt"));
+	snprintf(key, sizeof(key), "%s", path_in(folder, "client.locked"));
+	struct given files[] = {{"tls_cert_file", cert},
+				{"tls_key_file", key},
+				{"tls_key_password", IDENTITY_PASSWORD},
+				{0}};
+	struct tls_server server = {.identity = &good, .client_issuer = &authority};
+	given = files;
+	assert_opens(server, "localhost", NULL);
+	files[2].value = "wrong";
+	assert_refuses_given(files, "tls_key_password does not unlock it");
+	files[2].value = much;
+	assert_refuses_given(files, "tls_key_password does not unlock it");
+}
+
+static void test_what_is_verified_less(void **state)
+{
+	(void)state;
+	const struct given any_name[] = {{"tls_verify", "authority"}, {0}};
+	const struct given off[] = {{"tls_ca_file", ""}, {"tls_verify", "off"}, {0}};
+	struct identity elsewhere = identity_new(folder, "elsewhere", &authority,
+						 "DNS:elsewhere.example", -1, 2);
+	struct tls_server server = {.identity = &elsewhere};
+	assert_refuses(server, "localhost", NULL, LK_ETLS, "is not for \"localhost\"");
+	given = any_name;
+	assert_opens(server, "localhost", NULL);
+	assert_opens(server, "127.0.0.1", NULL);
+	server.identity = &stranger;
+	assert_refuses(server, "localhost", NULL, LK_ETLS, "certificate");
+	given = off;
+	assert_opens(server, "localhost", NULL);
+	assert_opens(server, "127.0.0.1", NULL);
+	server = (struct tls_server){.mode = TLS_SERVER_PLAIN};
+	assert_refuses(server, "localhost", NULL, LK_ETLS, "does not speak TLS");
+	given = NULL;
+	identity_free(&elsewhere);
+}
+
 static void test_renewed_files_are_seen(void **state)
 {
 	(void)state;
@@ -565,6 +697,10 @@ int main(void)
 		cmocka_unit_test(test_client_certificates),
 		cmocka_unit_test(test_late_refusals_are_explained),
 		cmocka_unit_test(test_files_that_do_not_fit_are_named),
+		cmocka_unit_test(test_a_folder_of_authorities),
+		cmocka_unit_test(test_authorities_as_text),
+		cmocka_unit_test(test_a_locked_key),
+		cmocka_unit_test(test_what_is_verified_less),
 		cmocka_unit_test(test_renewed_files_are_seen),
 		cmocka_unit_test(test_much_goes_both_ways),
 		cmocka_unit_test(test_a_lost_peer_raises_no_signal),

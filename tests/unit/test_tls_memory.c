@@ -55,6 +55,8 @@ static void give(void *memory, const char *file, int line)
 	free(memory);
 }
 
+static char authorities[8192];
+
 /* Whether that many requests were not all of them: one has failed. */
 static bool open_without(long requests)
 {
@@ -66,10 +68,12 @@ static bool open_without(long requests)
 	tls_server_start(&server);
 	snprintf(url, sizeof(url),
 		 "rediss://127.0.0.1:%d?tls_ca_file=%s/authority.crt&tls_cert_file=%s/good.crt"
-		 "&tls_key_file=%s/good.key",
+		 "&tls_key_file=%s/good.locked",
 		 server.port, folder, folder, folder);
 	assert_int_equal(lk_config_new(&config, NULL), 0);
 	assert_int_equal(lk_config_set(config, "url", url, &error), 0);
+	assert_int_equal(lk_config_set(config, "tls_key_password", IDENTITY_PASSWORD, NULL), 0);
+	assert_int_equal(lk_config_set(config, "tls_ca_data", authorities, NULL), 0);
 	lk_config_set_threadless(config, NULL, NULL); /* all in this thread */
 	countdown = requests;
 	open_stream(&opened, config, lk__after_ms(lk__now_ns(), LONG_MS), -1, &error);
@@ -100,7 +104,11 @@ static int setup(void **state)
 	assert_non_null(mkdtemp(folder));
 	authority = identity_new(folder, "authority", NULL, NULL, -1, 2);
 	good = identity_new(folder, "good", &authority, "DNS:localhost,IP:127.0.0.1", -1, 2);
-	return 0;
+	identity_write_locked(&good, folder, "good");
+	FILE *file = fopen(path_in(folder, "authority.crt"), "r");
+	assert_non_null(file);
+	assert_in_range(fread(authorities, 1, sizeof(authorities) - 1, file), 1, 8190);
+	return fclose(file);
 }
 
 static int teardown(void **state)

@@ -130,6 +130,8 @@ static const struct {
 	{"redis-sentinel://a,u:p@b/m", "before the first address"},
 	{"redis-sentinel://a/m?sentinel_password=p", "cannot set sentinel_password"},
 	{"redis-sentinel://a/m?sentinel_password_file=/p", "cannot set sentinel_password_file"},
+	{"rediss://a?tls_key_password=p", "cannot set tls_key_password"},
+	{"rediss://a?tls_key_password_file=/p", "cannot set tls_key_password_file"},
 	{"redis-sentinel://a/m?sentinel_username=p", "cannot set sentinel_username"},
 	{"redis-sentinel://a/m?sentinel_tls=maybe", "is not on, off or empty"},
 	{"redis-replicas://", "host is empty"},

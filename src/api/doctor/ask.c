@@ -278,13 +278,24 @@ static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, lk_er
 	return rc;
 }
 
+void lk__facts_configured(struct lk__facts *facts, const struct lk_config *config)
+{
+	static const char *const texts[] = {
+		[LK__VERIFY_AUTHORITY] = "tls_verify is authority: its name is not verified",
+		[LK__VERIFY_OFF] = "tls_verify is off: its certificate is not verified",
+	};
+	facts->lease_ms = config->watchdog_ms;
+	if (config->scheme == LK__SCHEME_TLS)
+		facts->unverified = texts[lk__config_verify(config)];
+}
+
 int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
 	const struct lk_config *config = asked->client->config;
 	lk_error own = {0};
 	lk__facts_clear(facts);
 	facts->deployment = config->deployment;
-	facts->lease_ms = config->watchdog_ms;
+	lk__facts_configured(facts, config);
 	int rc = lk__facts_connect(asked, &own);
 	machine_set(facts, asked);
 	facts->url = url_of(asked);

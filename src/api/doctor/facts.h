@@ -68,8 +68,9 @@ struct lk__facts {
 	char refused_partial[LK__REFUSED_SIZE];  /* of the others */
 	char deaf[300]; /* why nobody can wait there; "": one could, or it was not tried */
 
-	int64_t lease_ms;     /* of the client's watchdog */
-	int64_t memory_limit; /* 0: none */
+	const char *unverified; /* what of its certificate; NULL: all is verified */
+	int64_t lease_ms;       /* of the client's watchdog */
+	int64_t memory_limit;   /* 0: none */
 	int64_t memory_used;
 	int64_t replicas, min_replicas, lag_s, timeout_s;
 	int64_t uptime_s;                 /* its process has run for so long */
@@ -109,6 +110,9 @@ void lk__facts_clear(struct lk__facts *facts);
 
 /* The machine of a server; all addresses of this one are one text. */
 void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host);
+
+/* What the configuration says of all that is asked. */
+void lk__facts_configured(struct lk__facts *facts, const struct lk_config *config);
 
 /* Waits for the connection to the node. LK__WAIT_READY, or a code with `error` filled. */
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error);

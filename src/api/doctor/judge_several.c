@@ -110,6 +110,8 @@ void lk__judge_sentinel(const struct lk__case *it)
 		lk__find(it, LK__FOUND_NOT_LOOKED_AT, "%s", node->reason);
 	else if (!*node->master)
 		lk__find(it, LK__FOUND_SENTINEL_ASTRAY, "%s", node->reason);
+	if (node->code == 0 && node->unverified)
+		lk__find(it, LK__FOUND_UNVERIFIED, "%s", node->unverified);
 	if (*node->no_failover)
 		lk__find(it, LK__FOUND_NO_FAILOVER, "%s", node->no_failover);
 }

@@ -154,7 +154,7 @@ int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config
 	}
 	facts->sentinel = true;
 	facts->deployment = LK__SENTINEL;
-	facts->lease_ms = config->watchdog_ms;
+	lk__facts_configured(facts, to);
 	facts->has_rights = true;
 	lk__facts_machine(facts, to->scheme, to->host);
 	int rc = sentinel_open(&asking, to);

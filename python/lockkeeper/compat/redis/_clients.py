@@ -1,6 +1,7 @@
 """From a client of redis-py to one of this package, and from errors to those of redis-py."""
 from __future__ import annotations
 
+import ssl
 import threading
 import weakref
 from collections.abc import Iterator
@@ -24,15 +25,28 @@ _clients: weakref.WeakKeyDictionary[Any, Client] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 _SAME = {"username": "username", "password": "password", "client_name": "client_name",
-         "ssl_ca_certs": "tls_ca_file", "ssl_certfile": "tls_cert_file",
-         "ssl_keyfile": "tls_key_file"}
+         "ssl_ca_certs": "tls_ca_file", "ssl_ca_path": "tls_ca_dir",
+         "ssl_ca_data": "tls_ca_data", "ssl_certfile": "tls_cert_file",
+         "ssl_keyfile": "tls_key_file", "ssl_password": "tls_key_password"}
 _TIMES = {"socket_timeout": "command_timeout_ms", "socket_connect_timeout": "connect_timeout_ms"}
 # What TLS can do there and not here, unless it has one of these values.
-_TLS = {"ssl_cert_reqs": ("required", 2), "ssl_check_hostname": (True, None),
-        "ssl_ca_data": (None,), "ssl_ca_path": (None,), "ssl_password": (None,),
-        "ssl_min_version": (None,), "ssl_ciphers": (None,), "ssl_validate_ocsp": (False, None),
+_TLS = {"ssl_min_version": (None,), "ssl_ciphers": (None,), "ssl_validate_ocsp": (False, None),
         "ssl_validate_ocsp_stapled": (False, None), "ssl_include_verify_flags": (None,),
         "ssl_exclude_verify_flags": (None,)}
+
+
+# What a client verifies of a server; for one, "optional" is the same as "required".
+_CERTIFICATES = {"none": "off", 0: "off", "optional": "on", 1: "on", "required": "on", 2: "on",
+                 None: "off"}
+
+
+def _verify(settings: dict[str, Any]) -> str:
+    wanted = _CERTIFICATES.get(settings.get("ssl_cert_reqs", "required"))
+    if wanted is None:
+        raise ours.error_of(lib.LK_EINVAL, "ssl_cert_reqs is not none, optional or required")
+    if wanted == "on" and settings.get("ssl_check_hostname", True) is False:
+        return "authority"
+    return wanted
 
 
 def client_of(redis: Any) -> Client:
@@ -55,6 +69,10 @@ def _made(source: Any) -> Client:
             raise ours.error_of(lib.LK_EINVAL, f"{name} has nothing like it in lockkeeper")
     options.update({option: settings[name] for name, option in _SAME.items()
                     if settings.get(name) and (tls or not name.startswith("ssl_"))})
+    if tls:
+        options["tls_verify"] = _verify(settings)
+    if isinstance(options.get("tls_ca_data"), bytes):
+        options["tls_ca_data"] = ssl.DER_cert_to_PEM_cert(options["tls_ca_data"])
     options.update({option: max(10, milliseconds(settings[name], 3600000))
                     for name, option in _TIMES.items() if settings.get(name)})
     if settings.get("db"):
