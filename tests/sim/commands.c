@@ -489,6 +489,7 @@ enum {
 	LISTENING = 2, /* who listens may send it */
 	WRITE = 4,     /* it may change the key that it names first; DEL, all that it names */
 	AGAIN = 12,    /* the same, and to put what is there already is a change */
+	GROWS = 16,    /* it needs memory */
 };
 
 /* `words`: with the name; below zero, so many at least. */
@@ -506,26 +507,26 @@ static const struct command {
 	{"EXISTS", -2, 0, do_exists},
 	{"PUBSUB", -2, 0, do_pubsub},
 	{"PUBLISH", 3, 0, do_publish},
-	{"ZADD", -4, WRITE, sim_do_zadd},
+	{"ZADD", -4, WRITE | GROWS, sim_do_zadd},
 	{"ZCARD", 2, 0, sim_do_zcard},
 	{"ZRANGEBYSCORE", -4, 0, sim_do_zrangebyscore},
 	{"ZREM", -3, WRITE, sim_do_zrem},
-	{"HSET", -4, AGAIN, sim_do_hset},
+	{"HSET", -4, AGAIN | GROWS, sim_do_hset},
 	{"HDEL", -3, WRITE, sim_do_hdel},
 	{"HRANDFIELD", 2, 0, sim_do_hrandfield},
 	{"DEL", -2, WRITE, do_del},
 	{"TYPE", 2, 0, do_type},
 	{"GET", 2, 0, do_get},
 	{"GETRANGE", 4, 0, do_getrange},
-	{"SET", -3, AGAIN, do_set},
-	{"INCRBY", 3, AGAIN, do_add},
-	{"DECRBY", 3, AGAIN, do_add},
+	{"SET", -3, AGAIN | GROWS, do_set},
+	{"INCRBY", 3, AGAIN | GROWS, do_add},
+	{"DECRBY", 3, AGAIN | GROWS, do_add},
 	{"PEXPIREAT", 3, AGAIN, do_pexpireat},
 	{"HGET", 3, 0, sim_do_hget},
 	{"HLEN", 2, 0, sim_do_hlen},
 	{"HGETALL", 2, 0, sim_do_hgetall},
-	{"LPUSH", -3, WRITE, sim_do_push},
-	{"RPUSH", -3, WRITE, sim_do_push},
+	{"LPUSH", -3, WRITE | GROWS, sim_do_push},
+	{"RPUSH", -3, WRITE | GROWS, sim_do_push},
 	{"LPOP", 2, WRITE, sim_do_lpop},
 	{"LLEN", 2, 0, sim_do_llen},
 	{"LINDEX", 3, 0, sim_do_lindex},
@@ -577,6 +578,31 @@ static bool fits(const struct command *command, size_t words)
 }
 
 /* False: it may run. Else it says why not. */
+/* What a server says that is well, and refuses this for a time; NULL: nothing. */
+static const char *refusal(const struct sim_asked *asked, const struct command *command)
+{
+	bool writes = command->flags & WRITE, grows = command->flags & GROWS;
+	bool keys = writes || command->run == do_evalsha || command->run == do_exists;
+	bool from_outside = asked->listener;
+	if (!from_outside && asked->redis->script_wrote)
+		return NULL;
+	switch (asked->redis->refuses) {
+	case SIM_REFUSES_LOADING:
+		return from_outside && keys ? "LOADING Redis is loading the dataset in memory"
+					    : NULL;
+	case SIM_REFUSES_BUSY:
+		return from_outside ? "BUSY Redis is busy running a script." : NULL;
+	case SIM_REFUSES_MISCONF:
+		return writes ? "MISCONF Redis is configured to save RDB snapshots" : NULL;
+	case SIM_REFUSES_NOREPLICAS:
+		return writes ? "NOREPLICAS Not enough good replicas to write." : NULL;
+	case SIM_REFUSES_OOM:
+		return grows ? "OOM command not allowed when used memory > 'maxmemory'." : NULL;
+	default:
+		return NULL;
+	}
+}
+
 static bool refused(const struct sim_asked *asked, const struct command *command)
 {
 	bool script = !asked->listener;
@@ -600,6 +626,8 @@ static bool refused(const struct sim_asked *asked, const struct command *command
 			      "ERR Can't execute '%s': only (P|S)SUBSCRIBE / "
 			      "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
 			      name);
+	else if (refusal(asked, command))
+		sim_say_error(asked->out, "%s", refusal(asked, command));
 	else
 		return false;
 	return true;
@@ -646,6 +674,8 @@ void sim_command_run(const struct sim_asked *asked)
 	const struct command *command = command_of(asked->words[0]);
 	if (refused(asked, command))
 		return;
+	asked->redis->script_wrote = !asked->listener &&
+				     (asked->redis->script_wrote || command->flags & WRITE);
 	if (asked->redis->replicated && command->flags & WRITE)
 		run_write(asked, command);
 	else

@@ -31,11 +31,24 @@ struct sim_replicated {
 	void (*say_role)(const struct sim_asked *asked);
 };
 
+/* A server that is well, and refuses for a time. */
+enum sim_refusal {
+	SIM_REFUSES_NOTHING,
+	SIM_REFUSES_LOADING,    /* what asks for a key: it reads its data */
+	SIM_REFUSES_BUSY,       /* everything: a script of others runs for long */
+	SIM_REFUSES_MISCONF,    /* to write: its disk is full */
+	SIM_REFUSES_NOREPLICAS, /* to write: it has too few */
+	SIM_REFUSES_OOM,        /* what needs memory: there is none */
+	SIM_REFUSALS_END,
+};
+
 /* One server, as its commands see it. */
 struct sim_redis {
 	struct sim_keys keys;
 	struct sim_channels channels;
 	bool loaded[SIM_SCRIPTS];
+	enum sim_refusal refuses;
+	bool script_wrote; /* the one that runs: it may go on to its end */
 	void (*tell)(void *listener, const void *bytes, size_t size);
 	uint64_t (*random)(uint64_t below); /* where Redis draws */
 	/* What it tells of itself. */

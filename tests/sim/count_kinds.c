@@ -83,6 +83,7 @@ static void take_permits(struct sim_worker *worker)
 	sim_note("worker %d: acquire of %lld within %lld: %s", worker->number, (long long)permits,
 		 (long long)wait_ms, sim_outcome(rc));
 	sim_check_limit(&call, wait_ms ? wait_ms : ONCE_MS);
+	sim_check_patience(&call, wait_ms, rc, &error);
 	sim_check_code("acquire", rc, acquired, sim_stage.calm ? 6 : COUNT(acquired),
 		       sim_stage.closes, &error);
 	worker->permits = rc < 0 ? 0 : permits;
@@ -210,6 +211,7 @@ static void take_ids(struct sim_worker *worker)
 	sim_note("worker %d: acquire of %lld within %lld: %s", worker->number, (long long)count,
 		 (long long)wait_ms, sim_outcome(rc));
 	sim_check_limit(&call, wait_ms ? wait_ms : ONCE_MS);
+	sim_check_patience(&call, wait_ms, rc, &error);
 	sim_check_code("acquire", rc, acquired, sim_stage.calm ? 6 : COUNT(acquired),
 		       sim_stage.closes, &error);
 	if (rc < 0)
@@ -227,7 +229,8 @@ static void give_ids(struct sim_worker *worker)
 	int rc = sim_permits_release(&worker->caller, worker->permit_semaphore, worker->ids, count,
 				     &error);
 	/* Not done: it still has them. */
-	worker->permits = rc == LK_EUNREACHABLE || rc == LK_EUNAVAILABLE ? count : 0;
+	bool kept = rc == LK_EUNREACHABLE || rc == LK_EUNAVAILABLE || rc == LK_EREFUSED;
+	worker->permits = kept ? count : 0;
 	sim_note("worker %d: release of %lld: %s", worker->number, (long long)count,
 		 sim_outcome(rc));
 	judge_change(&call, rc, &error);

@@ -9,7 +9,7 @@
 
 bool sim_is_calm(void)
 {
-	return !sim_has(SIM_LOSSES | SIM_STALLS | SIM_PREEMPTS | SIM_OUTAGES);
+	return !sim_has(SIM_ALL_TROUBLES);
 }
 
 struct sim_call sim_call(const char *name)
@@ -24,6 +24,16 @@ void sim_check_limit(const struct sim_call *call, int64_t limit_ms)
 	if (took_ns > (limit_ms + SIM_COMMAND_MS) * SIM_MS + SLACK_NS)
 		sim_fail("%s took %.3f ms, and had %lld", call->name, (double)took_ns / 1e6,
 			 (long long)limit_ms);
+}
+
+void sim_check_patience(const struct sim_call *call, int64_t wait_ms, int code,
+			const lk_error *error)
+{
+	bool refused = code == LK_EREFUSED || code == LK_EUNAVAILABLE;
+	if (refused && !strstr(error->message, ": OOM ") &&
+	    sim_now_ns() < call->begun_ns + wait_ms * SIM_MS)
+		sim_fail("%s did not wait for %lld ms: %s", call->name, (long long)wait_ms,
+			 error->message);
 }
 
 int64_t sim_left_ms(const struct sim_call *call, int64_t deadline_ns)
@@ -41,6 +51,9 @@ void sim_check_code(const char *call, int code, const int *expected, size_t coun
 	for (size_t i = 0; i < count; i++)
 		if (code == expected[i])
 			return;
+	/* Memory is short for a time, or it may write nothing, or it is busy. */
+	if ((code == LK_EREFUSED || code == LK_EUNAVAILABLE) && sim_had(SIM_REFUSALS))
+		return;
 	/* A limit may pass during a WAIT. */
 	if (code == LK_ENOTDURABLE && sim_is_replicated() &&
 	    (!sim_is_calm() || strcmp(call, "acquire") == 0))

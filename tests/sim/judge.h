@@ -34,6 +34,11 @@ struct sim_call sim_call(const char *name);
  */
 void sim_check_limit(const struct sim_call *call, int64_t limit_ms);
 
+/* Fails when an acquire was ended early by a refusal that passes; memory that is short is told at
+ * once. */
+void sim_check_patience(const struct sim_call *call, int64_t wait_ms, int code,
+			const lk_error *error);
+
 /* What was left of a hold when the call began. */
 int64_t sim_left_ms(const struct sim_call *call, int64_t deadline_ns);
 

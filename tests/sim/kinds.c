@@ -22,6 +22,7 @@
 #include "network.h"
 #include "order.h"
 #include "outages.h"
+#include "refusals.h"
 #include "replication.h"
 #include "server.h"
 #include "simulated_door.h"
@@ -207,6 +208,7 @@ static void begin(void)
 	}
 	if (sim_servers() == 1)
 		sim_outages_begin(1, false);
+	sim_refusals_begin();
 }
 
 static void *run_main(void *argument)
@@ -221,6 +223,7 @@ static void *run_main(void *argument)
 		close_client(&sim_stage.clients[i], how);
 	for (int i = 0; i < SIM_WORKERS; i++)
 		sim_wait(sim_ended, sim_stage.workers[i].task, SIM_NEVER);
+	sim_refusals_end();
 	if (sim_servers() == 1)
 		sim_outages_end();
 	else
@@ -240,9 +243,9 @@ static void *run_main(void *argument)
 	return NULL;
 }
 
-static void run(uint64_t seed, bool verbose, unsigned servers, unsigned watchers)
+static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers, unsigned watchers)
 {
-	sim_begin(seed, seed % 16, verbose);
+	sim_begin(seed, troubles, verbose);
 	memset(&sim_stage, 0, sizeof(sim_stage));
 	sim_stage.calm = sim_is_calm();
 	sim_stage.closes = sim_chance(200);
@@ -268,15 +271,20 @@ static void run(uint64_t seed, bool verbose, unsigned servers, unsigned watchers
 
 void sim_kinds_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, 1, 0);
+	run(seed, verbose, seed % 16, 1, 0);
+}
+
+void sim_refusals_run(uint64_t seed, bool verbose)
+{
+	run(seed, verbose, SIM_REFUSALS | (seed % 2 ? seed / 2 % 16 : 0), 1, 0);
 }
 
 void sim_replicas_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, 2 + (unsigned)(seed / 16 % 3), 0);
+	run(seed, verbose, seed % 16, 2 + (unsigned)(seed / 16 % 3), 0);
 }
 
 void sim_sentinels_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, 2 + (unsigned)(seed / 16 % 3), seed / 48 % 4 ? 3 : 5);
+	run(seed, verbose, seed % 16, 2 + (unsigned)(seed / 16 % 3), seed / 48 % 4 ? 3 : 5);
 }

@@ -423,6 +423,7 @@ static int acquire(struct sim_worker *worker, lk_lock *lock, uint64_t *token)
 		 lock == worker->reading ? "read" : "write", queued ? " asynchronously" : "",
 		 (long long)wait_ms, sim_outcome(rc));
 	sim_check_limit(&call, wait_ms ? wait_ms : ONCE_MS);
+	sim_check_patience(&call, wait_ms, rc, &error);
 	sim_check_acquire(rc, sim_stage.closes, &error);
 	if (rc == LK_ETIMEDOUT && wait_ms == LONG_WAIT_MS && sim_stage.calm &&
 	    sim_has_trait(SIM_TURNS))

@@ -343,6 +343,23 @@ void sim_server_stop(unsigned number, bool vanishes)
 		sim_replication_stopped(number);
 }
 
+void sim_server_refuse(unsigned number, enum sim_refusal refuses)
+{
+	static const char *const what[] = {
+		"nothing",           "to serve while it loads", "all while it is busy",
+		"to write: MISCONF", "to write: NOREPLICAS",    "what needs memory"};
+	choose(number);
+	sim_note("server %u refuses %s", number, what[refuses]);
+	server->redis.refuses = refuses;
+}
+
+void sim_server_forget_scripts(unsigned number)
+{
+	choose(number);
+	sim_note("server %u forgets the scripts", number);
+	memset(server->redis.loaded, 0, sizeof(server->redis.loaded));
+}
+
 void sim_server_start(unsigned number, bool remembers)
 {
 	choose(number);

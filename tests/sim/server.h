@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "commands.h"
+
 #define SIM_SERVERS_MAX 9
 
 struct sim_link;
@@ -52,6 +54,11 @@ int64_t sim_server_hangs(unsigned number); /* until then; 0: it does not */
 
 /* No command is run that may write: it waits until that is over (CLIENT PAUSE). */
 void sim_server_pause(unsigned number, bool pauses);
+
+/* Each command is refused that this tells of (commands.h). */
+void sim_server_refuse(unsigned number, enum sim_refusal refuses);
+/* It has forgotten the scripts (SCRIPT FLUSH). */
+void sim_server_forget_scripts(unsigned number);
 
 /* Its connections end; or, where its host vanishes, are silent. */
 void sim_server_stop(unsigned number, bool vanishes);

@@ -43,6 +43,7 @@ static const struct row rows[] = {
 	{"silence", sim_silence_run, 500},
 	{"replicas", sim_replicas_run, 1000},
 	{"sentinels", sim_sentinels_run, 1000},
+	{"refusals", sim_refusals_run, 500},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

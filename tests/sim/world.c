@@ -42,7 +42,7 @@ struct event {
 
 static struct {
 	uint64_t seed, random, course;
-	unsigned troubles;
+	unsigned troubles, first_troubles;
 	bool verbose;
 	int64_t now_ns, stalled_ns;
 	struct sim_task *tasks[TASKS_MAX], *running;
@@ -260,6 +260,11 @@ static bool never(const void *subject)
 	return false;
 }
 
+bool sim_had(unsigned trouble)
+{
+	return world.first_troubles & trouble;
+}
+
 bool sim_has_mutex(void)
 {
 	return world.running && world.running->mutexes > 0;
@@ -354,7 +359,7 @@ void sim_begin(uint64_t seed, unsigned troubles, bool verbose)
 {
 	memset(&world, 0, sizeof(world));
 	world.seed = world.random = seed;
-	world.troubles = troubles & ~no_troubles;
+	world.troubles = world.first_troubles = troubles & ~no_troubles;
 	sim_happens_begin();
 	world.verbose = verbose;
 	world.now_ns = 1000 * SIM_MS;

@@ -18,11 +18,12 @@
 
 struct sim_task;
 
-#define SIM_LOSSES 1u   /* connections are refused, slow, lost */
-#define SIM_STALLS 2u   /* the system gives a thread that waits no time, now and then for long */
-#define SIM_PREEMPTS 4u /* the same behind any unlock */
-#define SIM_OUTAGES 8u  /* outages.h, for who makes them */
-#define SIM_ALL_TROUBLES 15u
+#define SIM_LOSSES 1u    /* connections are refused, slow, lost */
+#define SIM_STALLS 2u    /* the system gives a thread that waits no time, now and then for long */
+#define SIM_PREEMPTS 4u  /* the same behind any unlock */
+#define SIM_OUTAGES 8u   /* outages.h, for who makes them */
+#define SIM_REFUSALS 16u /* refusals.h, likewise */
+#define SIM_ALL_TROUBLES 31u
 
 /* `troubles`: SIM_…. With `verbose`, sim_note() prints. */
 void sim_begin(uint64_t seed, unsigned troubles, bool verbose);
@@ -35,7 +36,8 @@ void sim_end(void);
 void sim_leave_out_troubles(unsigned troubles);
 
 bool sim_has(unsigned trouble);
-void sim_cease(void); /* from here on there are no troubles */
+bool sim_had(unsigned trouble); /* in this run: what began then may end later */
+void sim_cease(void);           /* from here on there are no troubles */
 int64_t sim_now_ns(void);
 int64_t sim_clock_ns(void); /* the same, and reading it takes time */
 uint64_t sim_random(uint64_t below);
