@@ -16,15 +16,6 @@
 
 #define OPERATION "lk_doctor_new"
 
-void lk__places_add(struct lk__places *places, const char *name)
-{
-	for (size_t i = 0; i < places->count; i++)
-		if (strcmp(places->name[i], name) == 0)
-			return;
-	if (places->count < LK__PLACES_MORE_MAX)
-		snprintf(places->name[places->count++], LK__PLACE_SIZE, "%s", name);
-}
-
 static void places_add_all(struct lk__places *places, const char *list)
 {
 	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];

@@ -14,6 +14,13 @@ enum lk__found {
 };
 #undef LK__FINDING
 
+/* A proxy, or a program for tests, that answers in place of a server. */
+struct lk__stand_in {
+	const char *hello; /* its "server" in HELLO */
+	enum lk__found what;
+	const char *title, *follows;
+};
+
 struct lk__found_at {
 	enum lk__found what;
 	size_t node; /* index; or LK__TOGETHER */

@@ -29,31 +29,6 @@ bool lk__facts_silent(const struct lk__facts *node)
 
 /* ---- stand-ins ---- */
 
-struct lk__stand_in {
-	const char *hello; /* its "server" in HELLO */
-	enum lk__found what;
-	const char *title, *follows;
-};
-
-static const struct lk__stand_in stand_ins[] = {
-	{"envoy-redis-proxy", LK__FOUND_PROXY, "Envoy's redis_proxy",
-	 "it has no SUBSCRIBE, and refuses several locks at once (docs/servers.md)"},
-	{"fakeredis", LK__FOUND_TEST_SERVER, "fakeredis",
-	 "up to version 2.40 it ends the connection behind each error, so that the code of a "
-	 "refusal may be lost"},
-	{"miniredis", LK__FOUND_TEST_SERVER, "miniredis",
-	 "times to live stand still unless the test moves them on: a lock whose holder died never "
-	 "ends"},
-};
-
-const struct lk__stand_in *lk__stand_in_of(const char *hello)
-{
-	for (size_t i = 0; i < sizeof(stand_ins) / sizeof(stand_ins[0]); i++)
-		if (strcmp(hello, stand_ins[i].hello) == 0)
-			return &stand_ins[i];
-	return NULL;
-}
-
 /* True: what else seems wrong there follows from that. */
 static bool judge_stand_in(const struct lk__case *it)
 {

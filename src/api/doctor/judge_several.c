@@ -143,20 +143,6 @@ static void judge_names(const struct lk__case *own)
 	}
 }
 
-bool lk__find_slow(const struct lk__case *it, enum lk__found what, const char *setting,
-		   int64_t value_ms, int64_t failover_ms)
-{
-	long long lease_ms = it->node->lease_ms, left_ms = lk__pace_left_ms(lease_ms);
-	if (lease_ms <= 0 || failover_ms <= left_ms)
-		return false;
-	lk__find(it, what,
-		 "%s is %lld, so a failover may take %lld ms; watchdog_ms is %lld, which leaves "
-		 "%lld ms for it, and %lld is safe",
-		 setting, (long long)value_ms, (long long)failover_ms, lease_ms, left_ms,
-		 (long long)lk__pace_least_ms(failover_ms));
-	return true;
-}
-
 /* The first that waits too long, and the first that does not wait long enough. */
 static void judge_pace(const struct lk__case *own)
 {
@@ -276,4 +262,49 @@ void lk__judge_quorum(const struct lk__case *all)
 		lk__find(all, LK__FOUND_TOO_FEW, "%zu servers", count);
 	else if (count % 2 == 0)
 		lk__find(all, LK__FOUND_EVEN, "%zu servers", count);
+}
+
+/* ---- all servers of an examination ---- */
+
+static int found_compare(const void *left, const void *right)
+{
+	const struct lk__found_at *a = left, *b = right;
+	int severity_a = lk_finding_at(a->what)->severity,
+	    severity_b = lk_finding_at(b->what)->severity;
+	if (severity_a != severity_b)
+		return severity_a < severity_b ? 1 : -1;
+	if (a->what != b->what)
+		return a->what < b->what ? -1 : 1;
+	return (a->node > b->node) - (a->node < b->node);
+}
+
+static void judge_one(const struct lk__case *it)
+{
+	switch (it->node->part) {
+	case LK__PART_OWN:
+		lk__judge_slots(it);
+		lk__judge_node(it);
+		if (it->node->deployment != LK__SINGLE)
+			lk__judge_failover(it);
+		break;
+	case LK__PART_REPLICA:
+		lk__judge_replica(it);
+		break;
+	case LK__PART_SENTINEL:
+		lk__judge_sentinel(it);
+		break;
+	}
+}
+
+void lk__judge(struct lk__findings *findings, const struct lk__examined *examined)
+{
+	const struct lk__case all = {findings, examined, NULL, LK__TOGETHER};
+	for (size_t i = 0; i < examined->count; i++) {
+		const struct lk__case it = lk__case_of(&all, i);
+		judge_one(&it);
+	}
+	if (examined->quorum)
+		lk__judge_quorum(&all);
+	if (findings->count)
+		qsort(findings->list, findings->count, sizeof(*findings->list), found_compare);
 }

@@ -12,6 +12,15 @@
 #include "resp/reply.h"
 #include "topo/sentinel.h"
 
+void lk__places_add(struct lk__places *places, const char *name)
+{
+	for (size_t i = 0; i < places->count; i++)
+		if (strcmp(places->name[i], name) == 0)
+			return;
+	if (places->count < LK__PLACES_MORE_MAX)
+		snprintf(places->name[places->count++], LK__PLACE_SIZE, "%s", name);
+}
+
 static redisReply *ask_about(struct lk__asking *asking, const char *what, const char *master,
 			     int *code_out)
 {
