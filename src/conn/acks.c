@@ -576,6 +576,7 @@ void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 {
 	struct count count = count_acks(conn, asked);
 	conn->asks_acks = false;
+	lk__conn_waited(conn);
 	conn->more_acks = count.more;
 	/* One was named after the question, which was answered by the others alone. */
 	bool more = count.wanted > asked->wants_acks + asked->more_acks &&

@@ -381,6 +381,8 @@ void lk__conn_hasten_all(struct lk__conn *conn);
 void lk__node_try(struct lk__node *node, int64_t until_ns);
 /* The request was written just now: silence.c looks after its answer. */
 void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request);
+/* A WAIT is over: what is behind it is doubted sooner. */
+void lk__conn_waited(struct lk__conn *conn);
 /* Somebody waits no longer for the answer to the last one. */
 void lk__conn_need(struct lk__conn *conn, int64_t until_ns);
 /* Something is in flight, and there was nothing to read. */

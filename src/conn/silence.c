@@ -57,21 +57,22 @@ static int64_t request_until_ns(const struct lk__request *request, int64_t since
 	return request->needed_ns > since_ns ? lk__earlier(until_ns, request->needed_ns) : until_ns;
 }
 
-/* When a request that has heard nothing since then makes its connection doubtful. */
+/* When a request that has heard nothing since then makes its connection doubtful. `waits`: it is a
+ * WAIT, or behind one: until that is over the server serves nothing on this connection. */
 static int64_t request_doubt_ns(const struct lk__conn *conn, const struct lk__request *request,
-				int64_t since_ns)
+				int64_t since_ns, bool waits)
 {
 	int64_t limit_ns = conn->node->config->command_timeout_ms * LK__MS;
 	int64_t left_ns = request_until_ns(request, since_ns) - since_ns;
 	int64_t part_ns = lk__patience_ns(lk__earlier(limit_ns, left_ns));
-	if (request->asks_acks) /* the server may wait for so long */
+	if (waits) /* for so long at most */
 		part_ns += limit_ns / LK__ACKS_PARTS;
 	return since_ns + part_ns;
 }
 
 void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request)
 {
-	int64_t doubt_ns = request_doubt_ns(conn, request, request->sent_ns);
+	int64_t doubt_ns = request_doubt_ns(conn, request, request->sent_ns, conn->asks_acks);
 	bool first = conn->in_flight == request;
 	conn->doubt_ns = first ? doubt_ns : lk__earlier(conn->doubt_ns, doubt_ns);
 }
@@ -90,15 +91,22 @@ static int64_t conn_soonest_ns(const struct lk__conn *conn)
 {
 	const struct lk__request *request;
 	int64_t soonest_ns = LK__NEVER;
+	bool waits = false;
 	DL_FOREACH(conn->in_flight, request)
 	{
 		int64_t since_ns = lk__later(request->sent_ns, conn->heard_ns);
 		since_ns = lk__later(since_ns, conn->doubted_ns);
+		waits |= request->asks_acks;
+		int64_t doubt_ns = request_doubt_ns(conn, request, since_ns, waits);
 		if (request->appended)
-			soonest_ns = lk__earlier(soonest_ns,
-						 request_doubt_ns(conn, request, since_ns));
+			soonest_ns = lk__earlier(soonest_ns, doubt_ns);
 	}
 	return soonest_ns;
+}
+
+void lk__conn_waited(struct lk__conn *conn)
+{
+	conn->doubt_ns = conn_soonest_ns(conn);
 }
 
 int64_t lk__conn_doubt_ns(const struct lk__conn *conn)

@@ -205,6 +205,29 @@ static void test_what_is_put_leaves_in_one_write(void **state)
 	assert_int_equal(conn->in_flight_count, 0);
 }
 
+/* The server serves nothing behind a WAIT before that is over, and says nothing either. */
+static void test_a_request_behind_a_wait_is_doubted_later(void **state)
+{
+	(void)state;
+	struct lk__request *granted = command("GRANTED"), *behind = command("BEHIND");
+	int64_t wait_ns = config->command_timeout_ms * LK__MS / LK__ACKS_PARTS;
+	node.acks = 1;
+	granted->durable = LK__DURABLE_WHOLLY;
+	submit(granted);
+	says("+granted\r\n");
+	assert_int_equal(count("WAIT"), 1);
+	behind->needed_ns = lk__now_ns() + wait_ns / 4;
+	submit(behind);
+	assert_true(lk__conn_doubt_ns(conn) >= behind->sent_ns + wait_ns);
+	says(":1\r\n");
+	assert_true(granted->done && !behind->done);
+	assert_true(lk__conn_doubt_ns(conn) <= behind->needed_ns); /* it is over */
+	says("+behind\r\n");
+	assert_true(behind->done);
+	lk__request_free(granted);
+	lk__request_free(behind);
+}
+
 static void test_a_script_goes_before_its_first_call(void **state)
 {
 	(void)state;
@@ -461,6 +484,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_a_request_without_memory_takes_no_answer),
 		TEST(test_what_is_put_leaves_in_one_write),
+		TEST(test_a_request_behind_a_wait_is_doubted_later),
 		TEST(test_a_script_goes_before_its_first_call),
 		TEST(test_a_script_that_the_server_has_is_not_sent),
 		TEST(test_a_script_that_was_lost_is_sent_again),
