@@ -123,10 +123,11 @@
  *
  * A connection that has said nothing for a third of the time for an answer is doubted: for a
  * renewal that is the time before LK_EVENT_AT_RISK, for a release what is left of the lease, for
- * any call the command limit at most. The client makes another. If that one is greeted, and the
- * first is still silent, as where a firewall has forgotten it, the first is given up, its requests
- * are sent again, and so are the subscriptions of one that was idle meanwhile. A handshake is
- * doubted in the same way, within the connect limit; it keeps that limit beside the second attempt.
+ * any call the command limit at most. No silence is doubted before 50 ms. The client makes another.
+ * If that one is greeted, and the first is still silent, as where a firewall has forgotten it, the
+ * first is given up, its requests are sent again, and so are the subscriptions of one that was idle
+ * meanwhile. A handshake is doubted in the same way, within the connect limit; it keeps that limit
+ * beside the second attempt.
  *
  * ADDRESSES (since 0.1). Servers behind a NAT, a tunnel or published ports of containers name each
  * other by addresses that the client may not reach. The option address_map says where to connect to

@@ -30,7 +30,7 @@
 #include "conn/node.h"
 
 #define PARTS 3                /* of the time for an answer: doubt begins with the second */
-#define PAUSE_NS (10 * LK__MS) /* at least, before each doubt */
+#define PAUSE_NS (50 * LK__MS) /* at least, before each doubt: an answer may be slow by itself */
 
 /* ---- one connection, with its mutex ---- */
 

@@ -228,6 +228,18 @@ static void test_a_request_behind_a_wait_is_doubted_later(void **state)
 	lk__request_free(behind);
 }
 
+/* A slow network has a few slow answers beside quick ones. */
+static void test_a_request_that_is_needed_at_once_is_not_doubted_at_once(void **state)
+{
+	(void)state;
+	struct lk__request *request = command("ONE");
+	request->needed_ns = lk__now_ns() + LK__MS;
+	submit(request);
+	assert_true(lk__conn_doubt_ns(conn) >= request->sent_ns + 50 * LK__MS);
+	says("+one\r\n");
+	lk__request_free(request);
+}
+
 static void test_a_script_goes_before_its_first_call(void **state)
 {
 	(void)state;
@@ -485,6 +497,7 @@ int main(void)
 		TEST(test_a_request_without_memory_takes_no_answer),
 		TEST(test_what_is_put_leaves_in_one_write),
 		TEST(test_a_request_behind_a_wait_is_doubted_later),
+		TEST(test_a_request_that_is_needed_at_once_is_not_doubted_at_once),
 		TEST(test_a_script_goes_before_its_first_call),
 		TEST(test_a_script_that_the_server_has_is_not_sent),
 		TEST(test_a_script_that_was_lost_is_sent_again),
