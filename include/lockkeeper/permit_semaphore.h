@@ -175,7 +175,8 @@ LK_API int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_
  * ours is no longer renewed. Blocks for one round trip, at most for the command limit. Errors:
  * LK_ENOTOWNER (not in use), LK_ELOST (it was ours, and is lost), LK_EMAYBEHELD (no answer: a
  * permit of ours counts as ending at the earlier of both ends; until the command limit has passed,
- * the server may still set the new end, even after another update), LK_EINVAL and those of
+ * the server may still set the new end, even after another update), LK_ENOTDURABLE (the new end is
+ * set, and a failover may undo that: likewise the earlier of both), LK_EINVAL and those of
  * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,

@@ -354,7 +354,8 @@ int lk__permit_lease_end(struct lk__permit_lease *lease, int rc, int64_t answer,
 			      lease->operation, lease->queue->name, lease->id);
 	if (!lease->entry)
 		return rc;
-	if (rc != LK_EMAYBEHELD)
+	/* Where the server has it, or may have it, it is not ours beyond the shorter of the two. */
+	if (rc != LK_EMAYBEHELD && rc != LK_ENOTDURABLE)
 		rc = lease_conclude(lease, rc);
 	lk__entry_unref(lease->entry);
 	return rc == LK_ELOST ? lease_lost(lease, error) : rc;
