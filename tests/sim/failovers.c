@@ -240,7 +240,7 @@ static void unplanned_failover(void)
 		stop_ends(old);
 		return;
 	}
-	take_over(to, old, blind || sentinels == 0);
+	take_over(to, old, blind);
 	sim_sleep(sim_between(0, 600) * SIM_MS);
 	if (blind)
 		sim_follow(old, master);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "happens.h"
 #include "replication.h"
 #include "resp.h"
 #include "server.h"
@@ -12,6 +13,7 @@
 
 #define ASK_MS 200
 #define ROLES 300 /* in 1,000 questions, that for a role */
+#define SLOW_MS 330
 #define NOBODY UINT32_MAX
 
 /* What one of them has heard of a server. */
@@ -54,11 +56,20 @@ static void hear(struct sentinel *sentinel, unsigned server)
 	of->offset = sim_offset(server);
 }
 
+/* It is slow now and then, and answers what it was asked before. */
+static void be_slow(unsigned sentinel)
+{
+	int64_t until_ns = sim_now_ns() + sim_between(1, SLOW_MS) * SIM_MS;
+	if (sim_has(SIM_OUTAGES) && is_up(sentinel) && sim_chance(100) && sim_happens())
+		sim_server_hang(sentinel, until_ns);
+}
+
 static void ask_all(void *context)
 {
 	struct sentinel *sentinel = context;
 	if (rests)
 		return;
+	be_slow(sentinel->number);
 	for (unsigned i = 0; i < watched && is_up(sentinel->number); i++) {
 		sentinel->of[i].asked_ns = sim_now_ns();
 		hear(sentinel, i);
