@@ -52,6 +52,7 @@ const struct option_row run_options[] = {
 	 "write what the job did last into FILE (…/NAME.prom), for Prometheus"},
 	{OPTION_ON, "on", "EVENT=HOOK",
 	 "run the shell's line HOOK at start, skip, timeout, risk, lost, end or error"},
+	{OPTION_NOTE, "note", "TEXT", "why the lock is held, for those who look or wait"},
 	{OPTION_JSON, "json", NULL, "write an object on stderr at the end: what became of it"},
 	{'v', "verbose", NULL, "report what happens, and who holds the lock during a wait"},
 	{'q', "quiet", NULL, "do not show on the terminal what the command waits for"},
@@ -66,6 +67,7 @@ struct run_state {
 	int has_quarantine;
 	int no_preference;
 	const char *shell_line;
+	const char *note;
 };
 
 static int signal_take(const char *value, int *number_out)
@@ -77,18 +79,41 @@ static int signal_take(const char *value, int *number_out)
 	return 0;
 }
 
+/* Takes an option that needs no look at its value: 1, or 0 for any other option. */
+static int run_note(struct run_state *state, int id, const char *value)
+{
+	switch (id) {
+	case 'n':
+		state->nonblock = 1;
+		return 1;
+	case 'c':
+		state->shell_line = value;
+		return 1;
+	case OPTION_NOTE:
+		state->note = value;
+		return 1;
+	case OPTION_JSON:
+		state->keep.tell.json = 1;
+		return 1;
+	case OPTION_NO_PREFER_WRITERS:
+		state->no_preference = 1;
+		return 1;
+	default:
+		return wait_status_take(&state->keep.told, id);
+	}
+}
+
 static int run_take(void *context, int id, const char *value)
 {
 	struct run_state *state = context;
 	int is_kind = kind_take(&state->keep.kind, id);
 	if (is_kind)
 		return is_kind < 0 ? -is_kind : 0;
+	if (run_note(state, id, value))
+		return 0;
 	switch (id) {
 	case OPTION_NOTIFY:
 		kind_notify(value);
-		return 0;
-	case 'n':
-		state->nonblock = 1;
 		return 0;
 	case 'w':
 		state->has_wait = 1;
@@ -106,9 +131,6 @@ static int run_take(void *context, int id, const char *value)
 				       &state->keep.hold_ms);
 	case 's':
 		return signal_take(value, &state->keep.end_signal);
-	case 'c':
-		state->shell_line = value;
-		return 0;
 	case OPTION_ALSO:
 		if (*value == '\0')
 			return trouble("option --also: NAME is empty");
@@ -129,20 +151,13 @@ static int run_take(void *context, int id, const char *value)
 		return job_metrics_check(value);
 	case OPTION_ON:
 		return hooks_take(&state->keep.tell.hooks, value);
-	case OPTION_JSON:
-		state->keep.tell.json = 1;
-		return 0;
 	case OPTION_POLL:
 		return option_duration("--poll", value, LK_POLL_MIN_MS, LK_POLL_MAX_MS,
 				       kind_poll_ms());
-	case OPTION_NO_PREFER_WRITERS:
-		state->no_preference = 1;
-		return 0;
 	case OPTION_PERMITS:
 		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
 				     &state->keep.permits);
 	default:
-		wait_status_take(&state->keep.told, id); /* there is none but -v and -q */
 		return 0;
 	}
 }
@@ -262,6 +277,20 @@ static int program_settle(const struct run_state *state, lk_config *config)
 	return lk_config_set(config, "client_program", text, &error) ? trouble_library(&error) : 0;
 }
 
+/* It prevails over LOCKKEEPER_NOTE; and where the client keeps no record, nobody would find it. */
+static int note_settle(const struct run_state *state, lk_config *config)
+{
+	char record[16];
+	lk_error error = {0};
+	if (!state->note)
+		return 0;
+	if (lk_config_get(config, "client_record", record, sizeof(record)) < 0 ||
+	    strcmp(record, "off") == 0)
+		return trouble("option --note: client_record is off, so there is no record that "
+			       "it could stand in");
+	return lk_config_set(config, "note", state->note, &error) ? trouble_library(&error) : 0;
+}
+
 static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
 		      int argc, char **argv)
 {
@@ -281,6 +310,8 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 		code = lease_settle(state, config);
 	if (code == 0)
 		code = program_settle(state, config);
+	if (code == 0)
+		code = note_settle(state, config);
 	if (code == 0)
 		code = config_settle(config);
 	/* After the configuration has been read: the command must not see our secrets. */

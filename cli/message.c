@@ -20,7 +20,7 @@
 #include "exit_code.h"
 
 /* Longer messages are cut: a name may have 64 KiB. */
-#define MESSAGE_SIZE 1024
+#define MESSAGE_SIZE 1400
 
 static int as_json;                /* --log-format */
 static int limit_ms = -1;          /* for which a line waits for its reader; -1: for ever */

@@ -164,7 +164,8 @@ static int is_password(const char *name)
 /* The lease of all, and what the record of each client tells of the command. */
 static int is_common(const char *name)
 {
-	return strcmp(name, "watchdog_ms") == 0 || strcmp(name, "client_program") == 0;
+	return strcmp(name, "watchdog_ms") == 0 || strcmp(name, "client_program") == 0 ||
+	       strcmp(name, "note") == 0;
 }
 
 static int base_take(struct nodes *nodes, const lk_config *config)

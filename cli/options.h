@@ -40,6 +40,7 @@ enum option_id {
 	OPTION_LISTEN,
 	OPTION_LOG_FORMAT,
 	OPTION_ON,
+	OPTION_NOTE,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

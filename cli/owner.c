@@ -39,8 +39,9 @@ void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_
 	int used = snprintf(text_out, size, "%s%s%spid %" PRId64 " on %s", kept, owner.program,
 			    *owner.program ? ", " : "", owner.pid, owner.host);
 	if (used >= 0 && (size_t)used < size)
-		snprintf(text_out + used, size - (size_t)used, "%s%s%s, since %s",
-			 *owner.user ? " (user " : "", owner.user, *owner.user ? ")" : "", since);
+		snprintf(text_out + used, size - (size_t)used, "%s%s%s, since %s%s%s",
+			 *owner.user ? " (user " : "", owner.user, *owner.user ? ")" : "", since,
+			 *owner.note ? ", note: " : "", owner.note);
 }
 
 void holder_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *holder, char *text_out,
@@ -76,7 +77,8 @@ json_t *owner_json(lk_scan *scan, const char *field, size_t field_size)
 	    number_set(object, "pid", owner.pid) == 0 &&
 	    number_set(object, "since_ms", owner.since_ms) == 0 &&
 	    text_set(object, "user", owner.user) == 0 &&
-	    text_set(object, "program", owner.program) == 0)
+	    text_set(object, "program", owner.program) == 0 &&
+	    (!*owner.note || text_set(object, "note", owner.note) == 0))
 		return object;
 	json_decref(object);
 	return NULL;

@@ -8,10 +8,11 @@
 
 #include <lockkeeper/inspect.h>
 
-#define OWNER_TEXT_SIZE 640
+#define OWNER_TEXT_SIZE 960
 
-/* "pg_dump, pid 123 on db1 (user postgres), since 2026-11-22 10:03:11"; or "another client". With
- * "kept by" before it where the lock is kept after its release. */
+/* "pg_dump, pid 123 on db1 (user postgres), since 2026-11-22 10:03:11"; or "another client". The
+ * client's note stands behind it: ", note: release 4711". With "kept by" before it where the lock
+ * is kept after its release. */
 void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size);
 
 /* Tells whether nobody holds the lock, but its last owner has it kept from others. */

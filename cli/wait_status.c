@@ -20,7 +20,7 @@
 #define REFRESH_MS 1000   /* of the line on a terminal */
 #define AGAIN_MIN_MS 2000 /* elsewhere, between two lines; doubled each time */
 #define AGAIN_MAX_MS 60000
-#define TEXT_SIZE 900
+#define TEXT_SIZE 1300
 #define COLUMNS_DEFAULT 80
 
 /* ---- what is said ---- */

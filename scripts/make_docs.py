@@ -55,6 +55,8 @@ A user of the servers needs [these rights](acl/locks.acl), and these for what it
 - the last three URLs: `+role` and `+wait`
 - a cluster: `+cluster|myid`, `+cluster|slots` and `+asking` as well
 - `notify` of a plain lock: the channel that it names, or `+lpush` and the list
+- `note`: `+set` and the keys of the clients' records, `lockkeeper_client:*` below `key_prefix`;
+  without them the lock is taken, and nobody learns why
 - sharded messages, or both kinds: `+spublish`, `+ssubscribe`, `+sunsubscribe` and
   `+pubsub|shardnumsub`
 

@@ -99,6 +99,7 @@ static bool client_read(struct lk__known_client *client, const redisReply *reply
 		.since_ms = record_number(client->text, size, "since="),
 		.user = record_value(client->text, size, "user="),
 		.program = record_value(client->text, size, "program="),
+		.note = record_value(client->text, size, "note="),
 	};
 	const char *id = client->info.client_id;
 	if (strlen(id) != UUID_SIZE || !is_uuid(id) ||

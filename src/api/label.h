@@ -5,9 +5,6 @@
 
 #include <stddef.h>
 
-/* The bytes of the UTF-8 sequence at the beginning of `size` bytes; 0: it is none. */
-size_t lk__utf8_size(const char *bytes, size_t size);
-
 /* A copy with a NUL, in which what is no UTF-8, and a NUL, are U+FFFD. To be freed; NULL when out
  * of memory. */
 char *lk__label_new(const void *bytes, size_t size);

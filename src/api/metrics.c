@@ -13,10 +13,10 @@
 #include <lockkeeper/version.h>
 
 #include "api/check.h"
-#include "api/label.h"
 #include "api/stats.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/utf8.h"
 #include "conf/config.h"
 #include "conn/node.h"
 

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/utf8.h"
 #include "conf/rooted.h"
 #include "conf/url.h"
 
@@ -313,6 +314,24 @@ static const char *server_name_fault(const char *name)
 	return *name && inet_pton(AF_INET6, name, &address) != 1 ? lk__host_fault(name) : NULL;
 }
 
+/* The fault that keeps it from being a note; NULL: none. */
+static const char *note_fault(const char *note)
+{
+	size_t left = strlen(note);
+	if (left > LK__NOTE_MAX)
+		return "is longer than 256 bytes";
+	for (size_t size; left > 0; note += size, left -= size) {
+		size = lk__utf8_size(note, left);
+		if (size == 0)
+			return "is not UTF-8";
+		/* C0, DEL, and C1, which are 0xc2 and a second byte below 0xa0. */
+		if ((unsigned char)*note < ' ' || *note == 0x7f ||
+		    ((unsigned char)*note == 0xc2 && (unsigned char)note[1] < 0xa0))
+			return "has a control character";
+	}
+	return NULL;
+}
+
 /* The fault that keeps it from being the value of an option that is a text; NULL: none. */
 static const char *text_fault(const struct option *option, const char *value)
 {
@@ -336,6 +355,8 @@ static const char *text_fault(const struct option *option, const char *value)
 		return replica_acks_valid(value) ? NULL : "is not all or a number from 0 to 64";
 	case offsetof(struct lk_config, tls_server_name):
 		return server_name_fault(value);
+	case offsetof(struct lk_config, note):
+		return note_fault(value);
 	case offsetof(struct lk_config, address_map):
 		return lk__address_map_fault(value);
 	default:

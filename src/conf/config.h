@@ -22,6 +22,7 @@ enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL, LK__CLUSTER };
 
 #define LK__PLACES_MAX 16 /* in a URL that lists several */
 #define LK__ACKS_MAX 64
+#define LK__NOTE_MAX 256 /* bytes */
 #define LK__ACKS_ALL (-1)
 
 /* Disks that must have a grant. */

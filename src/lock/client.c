@@ -139,7 +139,7 @@ void lk__client_unref(lk_client *client)
 #define USER_SIZE 65
 #define PROGRAM_SIZE 257
 #define USERS_MAX 10000 /* lines of the file of users that are looked at */
-#define RECORD_SIZE (HOST_SIZE + USER_SIZE + PROGRAM_SIZE + 128)
+#define RECORD_SIZE (HOST_SIZE + USER_SIZE + PROGRAM_SIZE + LK__NOTE_MAX + 128)
 
 struct record {
 	char host[HOST_SIZE], user[USER_SIZE], program[PROGRAM_SIZE];
@@ -227,12 +227,14 @@ static void record_write(char text_out[RECORD_SIZE], const lk_client *client,
 	int size = snprintf(text_out, RECORD_SIZE, "id=%s\nhost=%s\npid=%ld\nsince=%" PRId64 "\n",
 			    client->id, record.host, pid, since_ms);
 	if (strcmp(client->config->client_record, "short") != 0)
-		snprintf(text_out + size, RECORD_SIZE - (size_t)size, "user=%s\nprogram=%s\n",
-			 record.user, record.program);
+		size += snprintf(text_out + size, RECORD_SIZE - (size_t)size,
+				 "user=%s\nprogram=%s\n", record.user, record.program);
+	if (*client->config->note)
+		snprintf(text_out + size, RECORD_SIZE - (size_t)size, "note=%s\n",
+			 client->config->note);
 }
 
-/* The key, to be freed; NULL when out of memory. */
-static char *record_key(const lk_client *client)
+char *lk__client_record_key(const lk_client *client)
 {
 	char *key = NULL;
 	if (asprintf(&key, "%s" LK__CLIENT_RECORD_PREFIX "%.*s", client->config->key_prefix,
@@ -286,7 +288,7 @@ static bool record_set(lk_client *client, struct lk__conn *near, int64_t ttl_ms)
 	char text[RECORD_SIZE], ttl[24];
 	struct lk__node *node;
 	bool sent = false;
-	char *key = record_key(client);
+	char *key = lk__client_record_key(client);
 	struct lk__conn *conn = key ? record_conn(client, key, near, &node) : NULL;
 	if (conn) {
 		record_write(text, client, node);
@@ -300,7 +302,7 @@ static bool record_set(lk_client *client, struct lk__conn *near, int64_t ttl_ms)
 static void record_delete(lk_client *client)
 {
 	struct lk__node *node;
-	char *key = record_key(client);
+	char *key = lk__client_record_key(client);
 	struct lk__conn *conn = key ? record_conn(client, key, NULL, &node) : NULL;
 	if (conn)
 		record_send(client, conn, 2, (const char *[]){"DEL", key});

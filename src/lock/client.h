@@ -273,6 +273,9 @@ void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t d
 #define LK__CLIENT_RECORD_PREFIX "lockkeeper_client:"
 #define LK__CLIENT_HALF 18 /* characters of the UUID in the key: 8 bytes, and two dashes */
 
+/* The key of a client's record, to be freed; NULL when out of memory. */
+char *lk__client_record_key(const lk_client *client);
+
 /* Something was granted to this client: the record is to be there. */
 static inline void lk__client_record_want(lk_client *client)
 {

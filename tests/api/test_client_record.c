@@ -220,7 +220,7 @@ static void test_the_record_can_be_short_or_off(void **state)
 	take(client, "job", 0);
 	wait_until(records() == 1, 5000);
 	check(record_text(text, sizeof(text)));
-	check(!strstr(text, "user=") && !strstr(text, "secret"));
+	check(!strstr(text, "user=") && !strstr(text, "secret") && !strstr(text, "note="));
 	drop_client(client);
 	client = open_client_with("client_record=off watchdog_ms=%lld", slow_ms(150));
 	take(client, "job", 0);
@@ -234,6 +234,74 @@ static void test_the_record_can_be_short_or_off(void **state)
 	check(strstr(err.message, "loud") && strstr(err.message, "off, short, full"));
 	lk_config_free(config);
 	close_client(client);
+}
+
+/* A config with this note, or the reason why there is none. */
+static const char *note_fault(const char *note)
+{
+	static char message[sizeof(err.message)];
+	lk_config *config = NULL;
+	expect(0, lk_config_new(&config, &err));
+	err.message[0] = '\0';
+	int rc = lk_config_set(config, "note", note, &err);
+	check_int(rc, ==, *err.message ? LK_EINVAL : 0);
+	snprintf(message, sizeof(message), "%s", err.message);
+	lk_config_free(config);
+	return message;
+}
+
+static void test_a_note_is_text_of_256_bytes(void **state)
+{
+	static const char *const controls[] = {"a\nb", "\t", "\033[2J", "\x7f", "a\xc2\x85"};
+	static const char *const bytes[] = {"\xff", "\xc3", "\xc0\x80", "a\xed\xa0\x80",
+					    "\xf4\x90\x80\x80"};
+	char text[258];
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	text[257] = '\0';
+	check(strstr(note_fault(text), "note: \"x") && strstr(err.message, "longer than 256"));
+	text[256] = '\0';
+	check(!*note_fault(text));
+	check(!*note_fault("") &&
+	      !*note_fault(" 100 % \"a\" \\ \xc3\xa9\xc2\xa0 \xf0\x9f\x94\x92"));
+	for (size_t i = 0; i < COUNT(controls); i++)
+		check(strstr(note_fault(controls[i]), "has a control character"));
+	for (size_t i = 0; i < COUNT(bytes); i++)
+		check(strstr(note_fault(bytes[i]), "is not UTF-8"));
+}
+
+/* It costs no command: it stands in the record. */
+static void test_a_note_stands_in_the_record(void **state)
+{
+	static const char *const kinds[] = {"short", "full"};
+	char text[2048], note[257], wanted[300];
+	(void)state;
+	memset(note, '%', sizeof(note));
+	note[256] = '\0';
+	snprintf(wanted, sizeof(wanted), "\nnote=%s\n", note);
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		lk_config *config = NULL;
+		lk_client *client = NULL;
+		lk_scan *scan = NULL;
+		lk_lock_info info;
+		lk_owner_info owner;
+		expect(0, lk_config_new(&config, &err));
+		expect(0, lk_config_set(config, "url", server.url_unix, &err));
+		expect(0, lk_config_set(config, "client_record", kinds[i], &err));
+		expect(0, lk_config_set(config, "note", note, &err));
+		expect(0, lk_client_new(&client, config, &err));
+		lk_config_free(config);
+		take(client, "job", 0);
+		check(record_text(text, sizeof(text)) && strstr(text, wanted));
+		expect(0, lk_scan_new(&scan, client, NULL, &err));
+		expect(0, lk_scan_show(scan, "job", 3, &info, &err));
+		expect(1, lk_scan_owner(scan, info.holders[0].field, info.holders[0].field_size,
+					&owner, &err));
+		check(!strcmp(owner.note, note));
+		lk_scan_free(scan);
+		drop_client(client);
+		check_int(records(), ==, 0);
+	}
 }
 
 static void test_one_line_per_value(void **state)
@@ -337,7 +405,8 @@ static void test_a_forged_record_is_harmless(void **state)
 		redis_do(&server, "SET %s id=%s\n%s", RECORD, ID, texts[i]);
 		expect(0, lk_scan_new(&scan, client, NULL, &err));
 		expect(1, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
-		check(!*owner.user && !*owner.program && owner.pid <= 0 && !owner.since_ms);
+		check(!*owner.user && !*owner.program && !*owner.note && owner.pid <= 0 &&
+		      !owner.since_ms);
 		lk_scan_free(scan);
 	}
 	for (size_t i = 0; i < COUNT(others); i++) {
@@ -391,6 +460,8 @@ int main(void)
 		api_test(test_the_record_ends_with_a_client_that_dies),
 		api_test(test_stays_for_a_lease_that_is_left_behind),
 		api_test(test_the_record_can_be_short_or_off),
+		api_test(test_a_note_is_text_of_256_bytes),
+		api_test(test_a_note_stands_in_the_record),
 		api_test(test_one_line_per_value),
 		api_test(test_a_refused_record_fails_no_call),
 		api_test(test_reads_the_record_of_an_owner),

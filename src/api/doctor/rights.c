@@ -19,7 +19,16 @@
 #define WORDS 6 /* of one command, at most, with a NULL behind them */
 
 enum need { CORE, PARTIAL, MESSAGE, INSTEAD };
-enum when { ALWAYS = 1, PLAIN = 2, SHARDED = 4, MOVING = 8, ACKED = 16, SYNCED = 32, CLUSTER = 64 };
+enum when {
+	ALWAYS = 1,
+	PLAIN = 2,
+	SHARDED = 4,
+	MOVING = 8,
+	ACKED = 16,
+	SYNCED = 32,
+	CLUSTER = 64,
+	NOTED = 128
+};
 enum how { READS, ASKED };
 
 static const struct right {
@@ -44,6 +53,7 @@ enum verdict { ALLOWED, REFUSED, NOT_ASKED, NO_SUCH_WAY };
 struct asker {
 	const struct lk__asked *asked;
 	unsigned when;         /* what is so */
+	char *record;          /* the key of the client's record */
 	const char *before[4]; /* the words of the way, up to a NULL */
 	bool old;              /* before 7.0 */
 	bool sends;            /* the commands themselves */
@@ -75,6 +85,8 @@ static unsigned when_of(const struct lk_config *config)
 		when |= SYNCED;
 	if (config->deployment == LK__CLUSTER)
 		when |= CLUSTER;
+	if (*config->note && strcmp(config->client_record, "off") != 0)
+		when |= NOTED;
 	return when;
 }
 
@@ -93,6 +105,26 @@ static bool is_refusal(const redisReply *reply)
 	return reply->type == REDIS_REPLY_ERROR && lk__classify(reply->str) == LK_EDENIED;
 }
 
+static bool is_about_record(const struct right *right)
+{
+	return right->words[1] && strcmp(right->words[1], "=") == 0;
+}
+
+static void question_add(const struct asker *asker, struct lk__questions *questions,
+			 const struct right *right)
+{
+	struct lk__words all = {0};
+	if (!is_about_record(right)) {
+		lk__questions_add(questions, asker->before, right->words);
+		return;
+	}
+	for (const char *const *before = asker->before; *before; before++)
+		lk__words_text(&all, *before);
+	for (size_t i = 0; right->words[i]; i++)
+		lk__words_text(&all, i == 1 ? asker->record : right->words[i]);
+	lk__questions_put(questions, &all);
+}
+
 /* LK__WAIT_READY with the verdicts, 0 when the server knows no such way, or a code. */
 static int asker_ask(struct asker *asker)
 {
@@ -101,7 +133,7 @@ static int asker_ask(struct asker *asker)
 	questions.key_size = asker->asked->key_size;
 	for (size_t i = 0; i < RIGHTS; i++)
 		if (is_asked(asker, i))
-			lk__questions_add(&questions, asker->before, rights[i].words);
+			question_add(asker, &questions, &rights[i]);
 	int rc = lk__asked_ask(asker->asked, questions.batch, asker->error);
 	if (rc != LK__WAIT_READY)
 		return rc;
@@ -270,7 +302,9 @@ static void right_text(const struct asker *asker, const struct right *right, cha
 {
 	const char *verb = right->words[0], *word = right->words[1];
 	size_t size;
-	if (has_subcommand(verb)) {
+	if (is_about_record(right)) {
+		snprintf(text_out, room, "the key %s (the note)", asker->record);
+	} else if (has_subcommand(verb)) {
 		snprintf(text_out, room, "%s %s", verb, word);
 	} else if (word && lk__word_is_name(word) && strcmp(word, "~") != 0) {
 		char *name = lk__word_name(word, asker->asked->key, asker->asked->key_size, &size);
@@ -355,9 +389,13 @@ int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked,
 			      .old = facts->compatible >= 0 && facts->compatible < 70000,
 			      .error = error};
 	int rc = 0;
+	asker.record = lk__client_record_key(asked->client);
+	if (!asker.record)
+		return lk__fail(error, LK_ENOMEM, "doctor: out of memory");
 	for (size_t i = 0; rc == 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
 		rc = ways[i](&asker);
 	if (rc == LK__WAIT_READY)
 		tell(&asker, facts);
+	free(asker.record);
 	return rc < 0 ? rc : LK__WAIT_READY;
 }
