@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* lockkeeper completion: prints the completion of a shell; what the shells have in common. */
+/* The parts that the completions of the shells have in common. */
 #include <stdio.h>
 #include <string.h>
 
 #include <lockkeeper/config.h>
 
-#include "commands.h"
 #include "completion.h"
-#include "message.h"
 #include "run_event.h"
-#include "session.h"
 
 const char completion_locks[] =
 	"timeout 1 sh -c '"
@@ -59,29 +56,4 @@ void completion_print_events(void)
 {
 	for (int i = 0; i < RUN_EVENTS; i++)
 		printf("%s ", run_event_name(i));
-}
-
-static const struct {
-	const char *shell;
-	void (*print)(void);
-} shells[] = {
-	{"bash", completion_bash},
-	{"zsh", completion_zsh},
-	{"fish", completion_fish},
-};
-
-int cmd_completion(const struct command *command, int argc, char **argv)
-{
-	struct session session;
-	int result = session_begin(&session, command, argc, argv, take_nothing, NULL, 1, 1);
-	if (result)
-		return -1 - result;
-	for (size_t i = 0; i < sizeof(shells) / sizeof(*shells); i++) {
-		if (strcmp(session.argv[0], shells[i].shell) == 0) {
-			shells[i].print();
-			return session_end(&session, output_finish());
-		}
-	}
-	return session_end(&session, usage_error(command, "'%s' is unknown: use %s",
-						 session.argv[0], command->operands));
 }

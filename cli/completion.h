@@ -5,10 +5,10 @@
 
 #include "options.h"
 
-/* Print the whole completion to stdout. */
-void completion_bash(void);
-void completion_zsh(void);
-void completion_fish(void);
+/* Print the whole completion, of the commands of that table, to stdout. */
+void completion_bash(const struct command *table);
+void completion_zsh(const struct command *table);
+void completion_fish(const struct command *table);
 
 /*
  * A command line for any of the shells that prints the names of the locks, each on a line, for

@@ -72,13 +72,13 @@ static void option_print(const struct command *command, const struct option_row 
 	printf("--%s ", row->name);
 }
 
-static void commands_print(void)
+static void commands_print(const struct command *table)
 {
 	fputs("\t\tCOMPREPLY=($(compgen -W '", stdout);
-	for (const struct command *command = commands; command->name; command++)
+	for (const struct command *command = table; command->name; command++)
 		printf("%s ", command->name);
 	fputs("--help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n\tcase $cmd in\n", stdout);
-	for (const struct command *command = commands; command->name; command++) {
+	for (const struct command *command = table; command->name; command++) {
 		printf("\t%s)\n\t\toptions='", command->name);
 		completion_options(command, option_print);
 		fputs("'\n\t\tvalued='", stdout);
@@ -88,10 +88,10 @@ static void commands_print(void)
 	}
 }
 
-void completion_bash(void)
+void completion_bash(const struct command *table)
 {
 	fputs(head, stdout);
-	commands_print();
+	commands_print(table);
 	fputs(middle, stdout);
 	printf("%s- \"$1\")\n}\n_lockkeeper_names='", completion_locks);
 	completion_print_names();

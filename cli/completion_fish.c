@@ -109,9 +109,9 @@ static void command_print(const struct command *command)
 	}
 }
 
-void completion_fish(void)
+void completion_fish(const struct command *table)
 {
 	printf("%s%s%s", head, completion_locks, first);
-	for (const struct command *command = commands; command->name; command++)
+	for (const struct command *command = table; command->name; command++)
 		command_print(command);
 }

@@ -98,10 +98,10 @@ static void command_print(const struct command *command)
 	printf(")\n\t\toperands=(%s) place=%d;;\n", command->words, completion_name_place(command));
 }
 
-void completion_zsh(void)
+void completion_zsh(const struct command *table)
 {
 	fputs(head, stdout);
-	for (const struct command *command = commands; command->name; command++) {
+	for (const struct command *command = table; command->name; command++) {
 		fputs("\t\t", stdout);
 		described_print(command->name, command->summary);
 		putchar('\n');
@@ -111,7 +111,7 @@ void completion_zsh(void)
 	fputs(")\n\tevents=(", stdout);
 	completion_print_events();
 	fputs(first, stdout);
-	for (const struct command *command = commands; command->name; command++)
+	for (const struct command *command = table; command->name; command++)
 		command_print(command);
 	printf("%s%s%s", middle, completion_locks, tail);
 }
