@@ -18,7 +18,7 @@
 #define OPEN_MS 500               /* to open one link */
 #define LATE_MS 5                 /* behind that this thread had no time */
 #define ANSWER_MS 1000            /* for all answers of one peer */
-#define OLD_PARTS 3               /* of that: one for a link that may have been forgotten */
+#define PARTS 3                   /* of each: one for a link that may have been forgotten */
 #define REOPEN_NS (100 * LK__MS)  /* after a link was refused, */
 #define SILENT_NS (2000 * LK__MS) /* or nobody was there */
 #define BLIND_NS (20 * LK__MS)    /* between turns where nothing tells */
@@ -275,20 +275,28 @@ static void peer_not_open(struct lk__scout *scout, struct lk__peer *peer, int co
 	peer_fail(scout, peer, code, reason ? reason + 2 : error->message);
 }
 
-/* When its answer is late. */
+/* When its answer, or its word in a TLS handshake, is late; LK__NEVER: it owes none. */
 static int64_t peer_late_ns(const struct lk__scout *scout, const struct lk__peer *peer)
 {
-	bool old = peer->begun_ns < scout->rounds.begun_ns;
-	return lk__after_ms(peer->asked_ns, old ? ANSWER_MS / OLD_PARTS : ANSWER_MS);
+	const struct lk__opening *opening = peer->ask.opening;
+	bool first = peer->silent_round < scout->rounds.round;
+	if (opening)
+		return first && lk__opening_shakes(opening)
+			       ? lk__after_ms(peer->begun_ns, OPEN_MS / PARTS)
+			       : LK__NEVER;
+	if (!peer->ask.owed_count)
+		return LK__NEVER;
+	return lk__after_ms(peer->asked_ns, first ? ANSWER_MS / PARTS : ANSWER_MS);
 }
 
-/* Its link is older than the round: a firewall may have forgotten it, and a new one work. */
+/* The first time in a round, a firewall may have forgotten the link, and a new one work. */
 static void peer_is_silent(struct lk__scout *scout, struct lk__peer *peer)
 {
-	if (peer->begun_ns < scout->rounds.begun_ns)
+	if (peer->silent_round < scout->rounds.round)
 		peer_close(peer);
 	else
 		peer_fail(scout, peer, LK_EUNREACHABLE, "no answer within a second");
+	peer->silent_round = scout->rounds.round;
 }
 
 /* True when it says another thing than before, and the round has told what it was asked for. */
@@ -308,7 +316,7 @@ static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 	}
 	if (rc < 0)
 		peer_fail(scout, peer, rc, reason);
-	else if (peer->ask.owed_count && now_ns >= peer_late_ns(scout, peer))
+	else if (now_ns >= peer_late_ns(scout, peer))
 		peer_is_silent(scout, peer);
 	return scout->told && strcmp(said, peer->says) != 0;
 }
@@ -317,9 +325,12 @@ static bool peer_read(struct lk__scout *scout, struct lk__peer *peer)
 static void peer_open_ask(struct lk__scout *scout, struct lk__peer *peer)
 {
 	lk_error error;
+	int64_t now_ns = lk__now_ns();
 	int rc = lk__link_step(&peer->ask, &error);
 	if (rc < 0)
 		peer_not_open(scout, peer, rc, &error);
+	else if (rc == 0 && now_ns >= peer_late_ns(scout, peer))
+		peer_is_silent(scout, peer);
 	if (rc <= 0)
 		return;
 	peer_listen(scout, peer);
@@ -492,8 +503,7 @@ static int64_t scout_due_ns(struct lk__scout *scout)
 		due_ns = lk__earlier(due_ns, scout->rounds.begun_ns + ROUND_NS);
 	for (size_t i = 0; i < scout->count; i++) {
 		const struct lk__peer *peer = &scout->peers[i];
-		if (peer->ask.owed_count)
-			due_ns = lk__earlier(due_ns, peer_late_ns(scout, peer));
+		due_ns = lk__earlier(due_ns, peer_late_ns(scout, peer));
 		due_ns = lk__earlier(due_ns, lk__link_waits(&peer->ask).until_ns);
 		due_ns = lk__earlier(due_ns, lk__link_waits(&peer->hear).until_ns);
 	}

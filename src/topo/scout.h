@@ -44,7 +44,7 @@ struct lk__peer {
 	int64_t open_ns;           /* not opened before */
 	int64_t begun_ns;          /* when it was opened last */
 	int64_t asked_ns;          /* when the answers that it owes were asked for */
-	uint64_t asked_round, answered_round, failed_round, named_round;
+	uint64_t asked_round, answered_round, failed_round, named_round, silent_round;
 	unsigned unnamed;                /* rounds since then in which others have answered */
 	char says[LK__PLACE_SIZE];       /* its answer: what it means, the kind knows */
 	char fault[LK__PEER_FAULT_SIZE]; /* why it failed, or what else it said */
