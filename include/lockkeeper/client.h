@@ -102,8 +102,11 @@ LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
  * Threads that used the client may live on and end later. If such a thread is just ending, this
  * call waits for it; but the library learns of a thread's end a moment late, so join a thread that
  * is about to end. Blocks as lk_client_close(); but behind one that has failed, a server that is
- * still silent has 200 ms. In a forked child it does nothing: memory and descriptors there are
- * copies, which end with the child. Returns NULL. Since 0.1.
+ * still silent has 200 ms. Returns NULL. Since 0.1.
+ *
+ * In a forked child it only closes the child's copies of the descriptors of all clients and queues
+ * that the parent had. The parent's connections stand, and the memory ends with the child. A number
+ * that the child has closed and uses for something else stays open.
  */
 LK_API lk_client *lk_client_free(lk_client *client);
 

@@ -91,9 +91,9 @@ LK_API int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
 /*
  * Frees a queue whose completions were all taken. NULL is fine. To get there, cancel what is in
  * flight or close the clients, then take until nothing is left. In a forked child it frees the
- * child's copy. Does not block, except for a wake-up callback that is running. Errors: LK_EPENDING
- * (a request is in flight, or a completion was not taken: nothing is freed, and nothing is lost).
- * Since 0.1.
+ * child's copy, and closes descriptors as lk_client_free() does there. Does not block, except for a
+ * wake-up callback that is running. Errors: LK_EPENDING (a request is in flight, or a completion
+ * was not taken: nothing is freed, and nothing is lost). Since 0.1.
  */
 LK_API int lk_queue_free(lk_queue *queue, lk_error *error);
 

@@ -7,6 +7,7 @@
 
 #include "api/check.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/operation.h"
@@ -95,6 +96,8 @@ int lk_client_close(lk_client *client, int how, lk_error *error)
 
 lk_client *lk_client_free(lk_client *client)
 {
+	if (client && lk__client_forked(client))
+		lk__fds_drop_inherited();
 	if (!client || lk__client_forked(client))
 		return NULL;
 	if (client->config->threadless)

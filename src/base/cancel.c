@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/descriptors.h"
 #include "base/fail.h"
 #include "base/thread.h"
 
@@ -21,6 +22,7 @@ int lk_cancel_new(lk_cancel **cancel_out, lk_error *error)
 		free(cancel);
 		return lk__fail_system(error, saved, "lk_cancel_new: eventfd");
 	}
+	lk__fd_forget(cancel->fd); /* a forked child may use it with clients of its own */
 	*cancel_out = cancel;
 	return 0;
 }

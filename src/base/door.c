@@ -23,6 +23,7 @@
 #include <lockkeeper/error.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 
 #define NS_PER_S INT64_C(1000000000)
 #define TAKE_MAX 16 /* of a set at once */
@@ -158,12 +159,13 @@ int lk__poll(struct pollfd *fds, size_t count, int timeout_ms)
 
 void lk__fd_close(int fd)
 {
+	lk__fd_forget(fd);
 	close(fd);
 }
 
 int lk__wake_fd_new(void)
 {
-	return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return lk__fd_note(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 void lk__wake_fd(int fd)
@@ -181,7 +183,7 @@ void lk__wake_fd_clear(int fd)
 
 int lk__timer_new(void)
 {
-	return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	return lk__fd_note(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
 }
 
 void lk__timer_arm(int timer_fd, int64_t at_ns)
@@ -194,7 +196,7 @@ void lk__timer_arm(int timer_fd, int64_t at_ns)
 
 int lk__set_new(void)
 {
-	return epoll_create1(EPOLL_CLOEXEC);
+	return lk__fd_note(epoll_create1(EPOLL_CLOEXEC));
 }
 
 int lk__set_add(int set_fd, int fd, enum lk__set_event event, void *data)
@@ -228,7 +230,7 @@ int lk__set_take(int set_fd, void **data_out, int most)
 
 int lk__socket_new(int family)
 {
-	return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	return lk__fd_note(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 int lk__socket_connect(int fd, const struct sockaddr *address, socklen_t size)

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/fail.h"
 #include "base/identity.h"
 #include "lock/notice.h"
@@ -53,7 +54,9 @@ int lk__queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *contex
 
 static void queue_destroy(lk_queue *queue)
 {
-	if (queue->fd >= 0)
+	if (lk__queue_forked(queue))
+		lk__fds_drop_inherited(); /* its number may be another's by now */
+	else if (queue->fd >= 0)
 		lk__fd_close(queue->fd);
 	lk__alive_free(queue->alive);
 	pthread_mutex_destroy(&queue->mutex);

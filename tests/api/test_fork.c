@@ -1,4 +1,9 @@
 /* After fork() every call in the child fails, and nothing there touches the parent's. */
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -232,6 +237,102 @@ static void test_descriptors_are_close_on_exec(void **state)
 	close_client(client);
 }
 
+/* ---- descriptors ---- */
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* Those from 3 on, below 256. */
+static int open_descriptors(void)
+{
+	int count = 0;
+	for (int fd = 3; fd < 256; fd++)
+		count += is_open(fd);
+	return count;
+}
+
+struct crowd {
+	lk_queue *queue;
+	int before; /* descriptors of a program without a client */
+};
+
+static struct crowd crowd;
+
+/* All but the token's. It still wakes, and clients of the child's own are not touched. */
+static void free_closes_copies(struct scene *scene)
+{
+	check_int(open_descriptors(), >=, crowd.before + 5);
+	free_everything(&(struct scene){.client = scene->client});
+	check_int(open_descriptors(), ==, crowd.before + 1);
+#ifndef UNDER_TSAN /* it cannot start threads after such a fork */
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "child");
+	expect(0, lk_lock_acquire(lock, NULL, &err));
+	free_everything(&(struct scene){.client = scene->client});
+	expect(0, lk_queue_free(crowd.queue, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+#endif
+	check_int(open_descriptors(), ==, crowd.before + 1);
+}
+
+static void a_queue_closes_them_too(struct scene *scene)
+{
+	(void)scene;
+	expect(0, lk_queue_free(crowd.queue, &err));
+	check_int(open_descriptors(), ==, crowd.before + 1);
+}
+
+/* As a daemon does: closes all, and opens its own. None of these is taken for the parent's. */
+static void what_is_reused_stays(struct scene *scene)
+{
+	int count = 0;
+	for (int fd = 3; fd < 256; fd++)
+		close(fd);
+	while (count < 64) {
+		int fd = count % 4 == 0   ? eventfd(0, 0)
+			 : count % 4 == 1 ? epoll_create1(0)
+			 : count % 4 == 2 ? socket(AF_UNIX, SOCK_STREAM, 0)
+					  : timerfd_create(CLOCK_MONOTONIC, 0);
+		check(fd >= 0);
+		count++;
+	}
+	check_int(open_descriptors(), ==, count);
+	free_everything(&(struct scene){.client = scene->client});
+	expect(0, lk_queue_free(crowd.queue, &err));
+	check_int(open_descriptors(), ==, count);
+}
+
+static void test_descriptors_of_a_child(void **state)
+{
+	(void)state;
+	crowd.before = open_descriptors();
+	struct scene scene = {.client = open_client()};
+	expect(0, lk_queue_new(&crowd.queue, 0, &err));
+	scene.held = new_lock(scene.client, "fork");
+	expect(0, lk_cancel_new(&scene.cancel, &err));
+	expect(0, lk_lock_acquire(scene.held, NULL, &err));
+	wait_until(stats_of(scene.client).connects == 2, 10000); /* the watchdog's own is there */
+	check(lk_event_fd(scene.client, &err) >= 0);
+	int open = open_descriptors();
+	lk_stats before = stats_of(scene.client);
+	in_child(free_closes_copies, &scene);
+	in_child(a_queue_closes_them_too, &scene);
+	in_child(what_is_reused_stays, &scene);
+	check_int(open_descriptors(), ==, open);
+	expect(0, lk_client_ping(scene.client, &err));
+	expect(0, lk_lock_release(scene.held, NULL, &err));
+	check_int(stats_of(scene.client).disconnects, ==, before.disconnects);
+	expect(0, lk_queue_free(crowd.queue, &err));
+	lk_cancel_free(scene.cancel);
+	lk_lock_free(scene.held);
+	close_client(scene.client);
+	check_int(open_descriptors(), ==, crowd.before);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +340,7 @@ int main(void)
 		api_test(test_child_sends_nothing),
 		api_test(test_child_of_a_threadless_client),
 		api_test(test_descriptors_are_close_on_exec),
+		api_test(test_descriptors_of_a_child),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }
