@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/options.md, docs/errors.md, docs/doctor.md, docs/arguments.md, docs/metrics.md and
-docs/beside.md from the library's own tables, and the symbols of the Debian package from
-src/lockkeeper.map.
+docs/beside.md from the library's own tables, docs/choosing.md and its drawing from bench/results,
+and the symbols of the Debian package from src/lockkeeper.map.
 
 usage: make_docs.py BUILD
 """
@@ -13,6 +13,8 @@ import re
 import sys
 
 import beside_page
+import choosing_page
+import choosing_picture
 from tree import ROOT
 
 OPTIONS_HEAD = """# Options
@@ -463,6 +465,8 @@ def symbols() -> str:
 def pages(build: pathlib.Path) -> dict[str, str]:
     library = ctypes.CDLL(str(build / "src/liblockkeeper.so"))
     return {"docs/arguments.md": arguments(), "docs/beside.md": beside_page.page(),
+            "docs/choosing.md": choosing_page.page(),
+            "docs/choosing.svg": choosing_picture.picture(),
             "docs/doctor.md": findings(library), "docs/errors.md": errors(library),
             "docs/metrics.md": metrics(), "docs/options.md": options(library),
             f"debian/liblockkeeper{soname_version()}.symbols": symbols()}

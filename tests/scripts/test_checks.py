@@ -84,6 +84,8 @@ SPOILT = [
     ("abi", "include/lockkeeper/error.h", "	char message[504];", "	char message[508];",
      "lk_error"),
     ("docs", "docs/errors.md", "LK_EBUSY", "LK_EIDLE", "errors.md"),
+    ("docs", "docs/choosing.md", "**nobody**", "kept", "choosing.md"),
+    ("docs", "docs/choosing.svg", "flock(2)", "lockf(3)", "choosing.svg"),
     ("docs", "include/lockkeeper/cancel.h", "Since 0.1.", "", "lk_cancel_new"),
     ("docs", "include/lockkeeper/stats.h", "Errors: LK_EINVAL (struct_size), LK_EFORKED.", "",
      "lk_client_stats does not say how it fails"),

@@ -9,7 +9,7 @@ import stage
 def ask(case: stage.Case) -> dict:
     holder, waiter = case.holder_and_waiter(600)
     forgotten_ns = time.monotonic_ns()
-    second = waiter.granted(stage.PATIENCE_S)
+    second = waiter.granted(stage.PATIENCE_S) and waiter.released(2 * stage.SECOND_HOLDS_S)
     return stage.verdict(second, forgotten_ns, stage.learnt_ns(holder))
 
 

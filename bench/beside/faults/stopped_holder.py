@@ -19,6 +19,7 @@ def ask(case: stage.Case) -> dict:
     went_on_ns = time.monotonic_ns()
     holder.process.send_signal(signal.SIGCONT)
     learns = stage.learns(holder, went_on_ns, HOLD_S)
+    second = second and waiter.granted(0)  # with its release, if it has had one
     ended_ns = stage.learnt_ns(holder)
     return stage.verdict(second, stopped_ns, ended_ns, went_on_ns) | learns
 
