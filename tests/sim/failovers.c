@@ -166,18 +166,25 @@ static void planned_failover(void)
 	sim_server_pause(old, false);
 }
 
+/* Most of what takes over is a replica for which something is promised. */
+static bool may_take_over(unsigned to)
+{
+	return to != master && is_up(to) &&
+	       (blind ? is_whole(to) : is_counted(to) || sim_chance(100));
+}
+
 /* SENTINEL FAILOVER: the old one goes on until it is told. */
 static void switch_by_sentinels(void)
 {
 	unsigned old = master, to = sim_sentinels_pick(old);
-	if (to == old || !is_up(to) || (blind && !is_whole(to)))
+	if (!may_take_over(to))
 		return;
 	sim_sentinels_promote(to);
 	sim_sleep(sim_between(0, 200) * SIM_MS);
-	if (!is_up(to) || (blind && !is_whole(to)))
+	if (!is_up(to))
 		return;
 	take_over(to, old, false);
-	sim_sleep((blind ? 0 : sim_between(0, 1500)) * SIM_MS);
+	sim_sleep(sim_between(0, 1500) * SIM_MS);
 	demote(old);
 }
 
@@ -223,7 +230,7 @@ static unsigned missed(void)
 	if (!sim_is_called_down(master))
 		return master;
 	unsigned to = sim_sentinels_pick(master);
-	if (to == master || !is_up(to) || (blind && !is_whole(to)))
+	if (!may_take_over(to))
 		return master;
 	sim_sentinels_promote(to);
 	sim_sleep(sim_between(0, 50) * SIM_MS);
@@ -327,7 +334,7 @@ static void *failovers_main(void *argument)
 			trouble_replica();
 		else if (sim_chance(600))
 			unplanned_failover();
-		else if (sentinels > 0)
+		else if (sentinels > 0 && !blind)
 			switch_by_sentinels();
 		else
 			planned_failover();

@@ -32,7 +32,7 @@ bool sim_must_have(unsigned server, int64_t deadline_ns);
 
 bool sim_is_promised(void);
 
-/* In how many runs of this process it was not, and how many failovers there were. */
+/* In how many runs of this process it was not in the end, and how many failovers there were. */
 unsigned sim_unpromised_runs(void);
 unsigned sim_failover_count(void);
 

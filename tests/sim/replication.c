@@ -69,6 +69,12 @@ static int64_t arrival_ns(int64_t *last_ns)
 	return *last_ns;
 }
 
+/* What is sent from now on arrives then, and behind what was sent before. */
+static void put_off(struct member *member, int64_t until_ns)
+{
+	member->there_ns = until_ns > member->there_ns ? until_ns : member->there_ns;
+}
+
 static bool is_able(const struct member *member)
 {
 	return !sim_server_is_down(member->number) && !sim_server_hangs(member->number);
@@ -265,7 +271,7 @@ static void try_link(void *context)
 	member->link = COPIES;
 	piece.offset = master->offset;
 	if (sim_chance(200)) /* they are many */
-		member->there_ns = sim_now_ns() + sim_between(0, 500) * SIM_MS;
+		put_off(member, sim_now_ns() + sim_between(0, 500) * SIM_MS);
 	add_all(piece_send(member, &piece), &sim_server_redis(master->number)->keys);
 }
 
@@ -323,7 +329,7 @@ void sim_replication_stall(unsigned number, int64_t until_ns)
 	struct member *member = &members[number];
 	sim_note("server %u gets nothing from its master for %.3f ms", number,
 		 (double)(until_ns - sim_now_ns()) / 1e6);
-	member->there_ns = until_ns;
+	put_off(member, until_ns);
 }
 
 void sim_replication_cut(unsigned number, int64_t until_ns)

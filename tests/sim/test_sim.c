@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "failovers.h"
 #include "kinds.h"
 #include "locks.h"
 #include "multi.h"
@@ -119,6 +120,15 @@ static void test_a_silence_is_waited_for_once(void **state)
 
 /* ---- the command line ---- */
 
+/* How much of what the runs did was judged. */
+static void tell_failovers(void)
+{
+	if (sim_failover_count() > 0)
+		printf("%u failovers; %u runs in which one may have lost something for which "
+		       "nothing is promised\n",
+		       sim_failover_count(), sim_unpromised_runs());
+}
+
 static const struct row *row_of(const char *name)
 {
 	for (size_t i = 0; i < ROWS; i++)
@@ -145,6 +155,7 @@ static int sweep(const struct row *row, uint64_t seed, uint64_t count)
 		printf("%s\n", sim_failure());
 		return 1;
 	}
+	tell_failovers();
 	return 0;
 }
 
@@ -170,7 +181,9 @@ static int run_all(void)
 						.test_func = test_world,
 						.initial_state = (void *)&rows[i]};
 	int failed = cmocka_run_group_tests(others, NULL, NULL);
-	return failed + cmocka_run_group_tests(worlds, NULL, NULL);
+	failed += cmocka_run_group_tests(worlds, NULL, NULL);
+	tell_failovers();
+	return failed;
 }
 
 int main(int argc, char **argv)
