@@ -79,6 +79,13 @@ def gone(path: pathlib.Path, ends: set[str]) -> list[str]:
             for file in sorted(set(NAMED.findall(said)) - ends - ELSEWHERE)]
 
 
+def unlisted() -> list[str]:
+    index = ROOT / "docs/README.md"
+    return [f"{name(index)}: does not lead to {page.name}"
+            for page in sorted(index.parent.glob("*.md"))
+            if page != index and f"]({page.name})" not in index.read_text()]
+
+
 def path_ends() -> set[str]:
     paths = [name(path).split("/") for path in files(".c", ".h", ".def", ".lua", ".py", under=CODE)]
     return {"/".join(path[start:]) for path in paths for start in range(len(path))}
@@ -93,6 +100,7 @@ def main() -> None:
         problems += undocumented(header)
     for page in pages:
         problems += dead_links(page) + quotes(page)
+    problems += unlisted()
     ends = path_ends()
     for path in pages + files(".c", ".h", ".def", under=("include", "src", "cli")):
         problems += gone(path, ends)

@@ -97,7 +97,7 @@ def test_the_service_takes_a_job_that_timeout_ended_for_a_failure():
     assert "124" not in unit_value("backup.service", "SuccessExitStatus").split()
 
 
-PAGES = ("README.md", "docs/man/lockkeeper.1", "examples/operations/crontab",
+PAGES = ("docs/deployments.md", "docs/man/lockkeeper.1", "examples/operations/crontab",
          "examples/operations/backup.service")
 
 

@@ -1,4 +1,4 @@
-"""The README's shell lines and SECURITY.md's, run as they stand."""
+"""The shell lines of the README, of docs/command.md and of SECURITY.md, run as they stand."""
 from __future__ import annotations
 
 import re
@@ -7,13 +7,14 @@ import pytest
 
 from conftest import BUILD, ROOT, blocks, run, until
 
+COMMAND = "docs/command.md"
 STUBS = ("pg_dump", "report.sh", "migrate.sh", "import.sh", "encode.sh", "post.sh",
          "settle.sh")
 
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with the programs that the README's lines run; each leaves a trace."""
+    """A folder with the programs that the lines run; each leaves a trace."""
     for name in STUBS:
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\necho {name} \"$LOCKKEEPER_NAME\" >>ran\n")
@@ -30,14 +31,21 @@ def shell(place, environment, script: str) -> str:
                env={**environment, "PATH": f"{place}:{environment['PATH']}"}).stdout
 
 
+def test_ten_lines(place, environment, server):
+    said = shell(place, environment, blocks("README.md", "sh")[0])
+    assert ran(place) == ["pg_dump backup", "report.sh nightly", "migrate.sh deploy",
+                          "migrate.sh release", "encode.sh encoder", "post.sh ledger", "report.sh "]
+    assert "import" not in said
+
+
 def test_run_lines(place, environment, server):
-    shell(place, environment, blocks("README.md", "sh")[0])
+    shell(place, environment, blocks(COMMAND, "sh")[0])
     assert ran(place) == ["pg_dump backup", "report.sh nightly", "migrate.sh deploy"]
     assert server.ask("DBSIZE") == "0"
 
 
 def test_a_job_that_hosts_start_by_the_clock(place, environment):
-    page = (ROOT / "README.md").read_text()
+    page = (ROOT / COMMAND).read_text()
     line = re.search(r"^    (lockkeeper run .*--hold-at-least .*)$", page, re.MULTILINE).group(1)
     shell(place, environment, f"{line}; {line} || [ $? = 124 ]")
     assert ran(place) == ["report.sh nightly"]
@@ -46,7 +54,7 @@ def test_a_job_that_hosts_start_by_the_clock(place, environment):
 def test_without_configuration(place, environment):
     alone = {name: value for name, value in environment.items() if name != "LOCKKEEPER_URL"}
     try:
-        shell(place, alone, blocks("README.md", "sh")[0])
+        shell(place, alone, blocks(COMMAND, "sh")[0])
         assert len(ran(place)) == 3
         shell(place, alone, "lockkeeper server status")
     finally:
@@ -54,14 +62,14 @@ def test_without_configuration(place, environment):
 
 
 def test_lines_for_several_machines(place, environment, server):
-    script = blocks("README.md", "sh")[1].replace("redis://localhost:6379", server.url)
+    script = blocks(COMMAND, "sh")[1].replace("redis://localhost:6379", server.url)
     assert server.url in script
     shell(place, environment, script)
     assert ran(place) == ["pg_dump backup"]
 
 
 def test_lines_with_an_owner(place, environment, server):
-    shell(place, environment, blocks("README.md", "sh")[2])
+    shell(place, environment, blocks(COMMAND, "sh")[2])
     assert ran(place) == ["report.sh "]
     # The client that took the lock has ended: what it told of itself stays for the lease.
     assert server.ask("KEYS", "*").startswith("lockkeeper_client:")
@@ -70,7 +78,7 @@ def test_lines_with_an_owner(place, environment, server):
 
 def test_lines_for_a_script_that_is_renewed_for(place, environment, server):
     lines = re.search(r"^((?:    .*\n)*?    owner=.*--while.*\n(?:    .*\n)*)",
-                      (ROOT / "README.md").read_text(), re.MULTILINE).group(1)
+                      (ROOT / COMMAND).read_text(), re.MULTILINE).group(1)
     (place / "script").write_text(re.sub("^    ", "", lines, flags=re.MULTILINE))
     shell(place, environment, "sh -eu ./script")
     assert ran(place) == ["report.sh "]
@@ -78,14 +86,14 @@ def test_lines_for_a_script_that_is_renewed_for(place, environment, server):
 
 
 def test_lines_of_other_kinds(place, environment):
-    shell(place, environment, blocks("README.md", "sh")[3])
+    shell(place, environment, blocks(COMMAND, "sh")[3])
     assert ran(place) == ["migrate.sh release", "report.sh data", "import.sh data",
                           "encode.sh encoder", "post.sh ledger", "settle.sh orders"]
 
 
 def test_the_doctor(place, environment, server):
     """It warns, because this server keeps nothing."""
-    (block,) = [text for text in blocks("README.md", "sh") if "doctor" in text]
+    (block,) = [text for text in blocks(COMMAND, "sh") if "doctor" in text]
     line = block.replace("redis://localhost:6379", server.url)
     said = shell(place, environment, f"{line.strip()} || [ $? = 4 ]")
     assert said.startswith("warning: persistence-off: ") and "promise: one server: " in said
@@ -113,7 +121,8 @@ def test_names_of_the_pages_and_examples_do_not_collide(place, environment, serv
     examples = "".join(f"'{BUILD}/examples/example-{name}' {'customer' * (name == 'fair')}\n"
                        for name in ("fence", "plain", "fair", "spin", "lock", "many", "permits",
                                     "semaphore", "latch", "read_write"))
-    pages = "".join(blocks("README.md", "sh")[number] for number in (0, 2, 3)) + fence
+    pages = "".join([*(blocks(COMMAND, "sh")[number] for number in (0, 2, 3)),
+                     blocks("README.md", "sh")[0], fence])
     for script in (examples + pages, pages + examples):
         server.ask("FLUSHALL")
         (place / "all").write_text(script)
@@ -121,7 +130,7 @@ def test_names_of_the_pages_and_examples_do_not_collide(place, environment, serv
 
 
 def test_rights_of_the_redis_user(place, environment, server):
-    """The line of SECURITY.md, and under it the lines of the README."""
+    """The line of SECURITY.md, and under it the lines of the command."""
     (place / "locks.acl").write_text((ROOT / "docs/acl/locks.acl").read_text())
     line = blocks("SECURITY.md", "sh")[0].replace("redis-cli", f"redis-cli -s {server.socket}")
     shell(place, environment, line)
@@ -129,4 +138,4 @@ def test_rights_of_the_redis_user(place, environment, server):
     limited = {**environment, "LOCKKEEPER_KEY_PREFIX": "app:", "LOCKKEEPER_PASSWORD": "change-me",
                "LOCKKEEPER_URL": server.url.replace("unix://", "unix://lockkeeper@")}
     for number in (0, 2, 3):
-        shell(place, limited, blocks("README.md", "sh")[number])
+        shell(place, limited, blocks(COMMAND, "sh")[number])
