@@ -26,6 +26,7 @@ static void row_free(struct lock_row *row)
 	free(row->owner);
 	free(row->who);
 	free(row->next);
+	free(row->note);
 }
 
 static int name_compare(const struct lock_row *a, const struct lock_row *b)
@@ -109,6 +110,15 @@ static char *who_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *
 	return strdup(who);
 }
 
+/* To be freed. */
+static char *note_text(lk_scan *scan, const lk_holder *holder)
+{
+	lk_owner_info owner;
+	if (!holder || lk_scan_owner(scan, holder->field, holder->field_size, &owner, NULL) != 1)
+		return strdup("");
+	return strdup(owner.note);
+}
+
 /* Fills a row; -1 when out of memory. */
 static int row_fill(struct lock_row *row, lk_scan *scan, const lk_lock_info *info, int owners,
 		    int64_t now_ns)
@@ -122,6 +132,7 @@ static int row_fill(struct lock_row *row, lk_scan *scan, const lk_lock_info *inf
 		.type = info->type,
 		.owner = holder ? bytes_copy(holder->field, holder->field_size) : bytes_copy("", 0),
 		.who = owners ? who_text(scan, info, holder) : strdup(""),
+		.note = owners ? note_text(scan, holder) : strdup(""),
 		.next = owners ? next_text(scan, info) : strdup(""),
 		.is_foreign = info->looks_like || strncmp(info->type, "foreign", 7) == 0,
 		.holders = info->holder_count,
@@ -132,7 +143,7 @@ static int row_fill(struct lock_row *row, lk_scan *scan, const lk_lock_info *inf
 		.since_ns = now_ns,
 		.waiting_ns = waiters > 0 ? now_ns : 0,
 	};
-	return row->name && row->owner && row->who && row->next ? 0 : -1;
+	return row->name && row->owner && row->who && row->note && row->next ? 0 : -1;
 }
 
 /* Takes over what the look before knew of the same lock. */

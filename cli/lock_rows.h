@@ -36,6 +36,7 @@ struct lock_row {
 	const char *type;
 	char *owner; /* field of the first holder; "" */
 	char *who;   /* that is; "" where it was not looked up */
+	char *note;  /* why the first holder has it; "" */
 	char *next;  /* the first waiters of a queue, in order; "" */
 	int is_foreign;
 	size_t holders;

@@ -14,6 +14,7 @@
 #include "message.h"
 #include "screen_library.h"
 
+#define NOTE_SIZE 300 /* of a note, with what stands before and behind it */
 #define HEAD_LINES 3
 #define LINE_SIZE 512
 #define SECONDS_SIZE 24
@@ -214,14 +215,18 @@ static void head_draw(const struct lock_rows *rows, const struct top_view *view,
 	attribute_off(A_BOLD);
 }
 
-/* The last line: what there is to say, or who waits for the lock that is selected. */
+/* The last line: what there is to say, or of the lock that is selected why it is held, for which
+ * its own line may lack room, and who waits for it. */
 static void foot_draw(const struct top_view *view, const struct lock_row *selected)
 {
-	char text[sizeof(view->notice) + NEXT_SIZE];
-	if (*view->notice || !selected || !*selected->next)
+	char text[sizeof(view->notice) + NEXT_SIZE + NOTE_SIZE];
+	if (*view->notice || !selected)
 		snprintf(text, sizeof(text), "%s", view->notice);
 	else
-		snprintf(text, sizeof(text), "waiting: %s", selected->next);
+		snprintf(text, sizeof(text), "%s%.*s%s%s%s", *selected->note ? "note: " : "",
+			 NOTE_SIZE - 16, selected->note,
+			 *selected->note && *selected->next ? "; " : "",
+			 *selected->next ? "waiting: " : "", selected->next);
 	put_escaped(lines() - 1, 0, columns() - 1, text, strlen(text));
 }
 

@@ -173,3 +173,14 @@ def test_a_missing_ncurses_is_named(cli, folder):
     shell.line(f"{BINARY} top")
     shell.expect("top: ncurses cannot be loaded: .*libncursesw")
     shell.close()
+
+
+def test_it_shows_the_note(top, cli, server):
+    holder = cli.start("run", "--note", "release 4711", "job", "sleep", "60",
+                       LOCKKEEPER_CLIENT_RECORD="short")
+    until(lambda: server.call("EXISTS", "job"), 20, "it is held")
+    shell = top()
+    shell.expect("note: release 4711")  # on the last line; its own has no room
+    quit_cleanly(shell)
+    holder.terminate()
+    assert holder.wait(30) == 143
