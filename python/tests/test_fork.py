@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import faulthandler
+import gc
 import multiprocessing
 import os
 import threading
@@ -46,6 +47,19 @@ def test_a_hold_of_the_parent(client, redis):
         hold.check()
         assert redis("EXISTS", "parent") == "1"
     assert redis("EXISTS", "parent") == "0"
+
+
+def test_a_child_keeps_no_descriptor_of_its_parent(client):
+    """Those of the parent's client go when the child makes its own, which has as many."""
+    with client.lock("descriptors").hold():
+        before = len(os.listdir("/proc/self/fd"))
+
+        def child():
+            assert not client.lock("descriptors").try_acquire()
+            gc.collect()
+            assert len(os.listdir("/proc/self/fd")) <= before
+
+        assert in_child(child) == 0
 
 
 def test_a_child_that_leaves_the_block(client, redis):
