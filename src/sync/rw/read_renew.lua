@@ -1,5 +1,6 @@
 -- Renews the leases of several read holds, each only for its owner: the lock's and the hold's own
--- timeout key. Never makes a key, never shortens a lease; one of 1 ms only looks.
+-- timeout key. Never makes a key, never shortens a lease; one of 1 ms only looks. All others write,
+-- so that what replicas acknowledge behind it is also what an earlier one has done.
 --
 --   KEYS[1] … KEYS[2n]  for each: the lock's hash, the timeout key of the hold
 --   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
@@ -18,6 +19,8 @@ for i = 1, #KEYS, 2 do
 		local ends = string.format('%.0f', now + lease)
 		if left < tonumber(lease) then
 			redis.call('PEXPIREAT', hold, ends)
+		else
+			redis.call('PEXPIRE', hold, left)
 		end
 		if redis.call('PTTL', name) < tonumber(lease) then
 			redis.call('PEXPIREAT', name, ends)
