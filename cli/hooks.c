@@ -81,23 +81,27 @@ void hooks_begin(struct hooks *hooks_out, const struct hook_job *job, lk_config 
 	hooks_out->fd = pair[0];
 }
 
-static void hooks_send(const struct hooks *hooks, const struct hook_message *told)
+static void hooks_send(const struct hooks *hooks, const struct run_event *event, int is_promise)
 {
-	if (hooks->fd < 0 || send(hooks->fd, told, sizeof(*told), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+	struct hook_message told;
+	if (hooks->fd < 0)
 		return;
-	if (!told->is_promise)
+	memset(&told, 0, sizeof(told)); /* what lies between its members is sent as well */
+	memcpy(&told.event, event, sizeof(told.event));
+	told.is_promise = is_promise;
+	if (send(hooks->fd, &told, sizeof(told), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && !is_promise)
 		message_at(LK_LOG_WARNING, "the hooks of %s do not run: %s",
-			   run_event_name(told->event.type), strerror(errno));
+			   run_event_name(event->type), strerror(errno));
 }
 
 void hooks_tell(const struct hooks *hooks, const struct run_event *event)
 {
-	hooks_send(hooks, &(struct hook_message){*event, 0});
+	hooks_send(hooks, event, 0);
 }
 
 void hooks_promise(const struct hooks *hooks, const struct run_event *event)
 {
-	hooks_send(hooks, &(struct hook_message){*event, 1});
+	hooks_send(hooks, event, 1);
 }
 
 void hooks_end(struct hooks *hooks)

@@ -70,7 +70,7 @@ def test_start_and_end(cli, told, tmp_path, status):
     assert start["NAME"] == end["NAME"] == "job"
     assert start["OWNER"] == end["OWNER"] and ":" in end["OWNER"]
     assert "STATUS" not in start and end["STATUS"] == str(status)
-    assert float(start["HELD"]) < 0.3 <= float(end["HELD"])
+    assert float(start["HELD"]) < float(end["HELD"]) >= 0.3
     assert start["WAITED"] == end["WAITED"]
     found = last_line(result)
     assert (found["event"], found["run"], found["name"], found["status"], found["lost"]) == \
@@ -296,10 +296,10 @@ def test_what_a_hook_leaves_in_its_group_is_waited_for(cli, tmp_path):
 
 def test_the_end_is_told_behind_the_start(cli, told):
     """However slow the first one is; the lock does not wait."""
-    result = cli("run", "--json", "--on", f"start=sleep 1; {told.hook}", "--on",
+    result = cli("run", "--json", "--on", f"start=sleep 4; {told.hook}", "--on",
                  f"end={told.hook}", "job", "true")
     assert told.events() == ["start", "end"]
-    assert last_line(result)["held_ms"] < 1000
+    assert last_line(result)["held_ms"] < 4000
 
 
 def test_the_lock_is_lost_while_a_hook_runs(cli, server, told, tmp_path):
@@ -325,7 +325,7 @@ def test_a_signal_while_a_hook_runs_is_the_commands(cli, told, tmp_path):
 
 def test_a_late_signal_ends_the_wait_for_hooks_and_not_the_hooks(cli, server, tmp_path):
     process = cli.start("run", "--json", "--on",
-                        f"end=touch {tmp_path}/in; sleep 4; touch {tmp_path}/out", "job", "sh",
+                        f"end=touch {tmp_path}/in; sleep 8; touch {tmp_path}/out", "job", "sh",
                         "-c", "exit 7")
     until((tmp_path / "in").exists, 20, "the hook runs")
     time.sleep(1.2)  # those of the first second belong to what ended the command
