@@ -348,6 +348,8 @@ void sim_failovers_begin(unsigned servers, unsigned watchers)
 	sentinels = watchers;
 	master = 0;
 	promised = true;
+	/* A client that loses connections, or gets no time while it makes them, may take a replica
+	 * for down that is well. */
 	blind = sim_has(SIM_LOSSES | SIM_STALLS);
 	task = NULL;
 	for (unsigned i = 0; i < count; i++)
