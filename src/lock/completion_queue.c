@@ -54,8 +54,8 @@ int lk__queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *contex
 
 static void queue_destroy(lk_queue *queue)
 {
-	if (lk__queue_forked(queue))
-		lk__fds_drop_inherited(); /* its number may be another's by now */
+	if (queue->alive && lk__queue_forked(queue)) /* else it was never whole */
+		lk__fds_drop_inherited();            /* its number may be another's by now */
 	else if (queue->fd >= 0)
 		lk__fd_close(queue->fd);
 	lk__alive_free(queue->alive);

@@ -125,7 +125,9 @@ def test_format_works_in_a_tarball(folder):
 
 def test_every_source_names_its_licence():
     for folder in ("include", "cpp", "src", "cli"):
-        for path in sorted((ROOT / folder).rglob("*.[ch]*")):
+        sources = [path for ending in ("*.c", "*.h", "*.hpp")
+                   for path in (ROOT / folder).rglob(ending)]
+        for path in sorted(sources):
             assert path.read_text().startswith("/* SPDX-License-Identifier: MIT */\n"), path
 
 
