@@ -18,7 +18,7 @@ void exposition_family(FILE *stream, const char *family, const char *type, const
 	size_t size = strlen(family), end = strlen(UNIT);
 	fprintf(stream, "# TYPE %s %s\n", family, type);
 	if (size > end && strcmp(family + size - end, UNIT) == 0)
-		fprintf(stream, "# UNIT %s %s\n", family, UNIT + 1);
+		fprintf(stream, "# UNIT %s %s\n", family, &UNIT[1]);
 	fprintf(stream, "# HELP %s %s\n", family, help);
 }
 

@@ -204,10 +204,10 @@ STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": t
           "packages": packages, "demo": demo, "fuzz": fuzz}
 NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side: the
-# stages one behind the other; and those that mostly wait, then clang-tidy, which takes what all
-# leave over, at the lowest priority.
-ROWS = (("address", "thread", "trixie", "interop", "others", "python", "demo", "fuzz"),
-        ("monitoring", "packages", "lint"))
+# stages one behind the other, and clang-tidy, which takes what they leave over, at the lowest
+# priority. Stages that run tests are in one row: they set the process's temporary folder.
+ROWS = (("address", "thread", "trixie", "interop", "others", "python", "demo", "monitoring",
+         "packages", "fuzz"), ("lint",))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:
