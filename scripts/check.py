@@ -39,7 +39,7 @@ class Level(NamedTuple):
 
 
 LEVELS = {
-    "check": Level(6, {}),
+    "check": Level(7, {}),
     "all": Level(25, {}),
     "night": Level(120, {"LOCKKEEPER_CONFORMANCE": "all", "LOCKKEEPER_FAILOVERS": "100",
                          "LOCKKEEPER_MODEL_COMMANDS": "100000"}),
