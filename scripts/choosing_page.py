@@ -246,7 +246,8 @@ def load(row: dict, notes: Notes) -> str:
 
 def others(results: Results) -> str:
     """What other programs took meanwhile."""
-    busy = [row["others_cores"] for row in results.figures["rows"] if "others_cores" in row]
+    busy = [row["others_cores"] for row in results.figures["rows"]
+            if "others_cores" in row and "skipped" not in row]
     return (f"Other programs kept {max(busy):.2g} cores busy in the worst row, "
             f"{sorted(busy)[len(busy) // 2]:.2g} in the middle one.") if busy else ""
 
