@@ -11,20 +11,14 @@
 #include <thread>
 #include <vector>
 
+#include "check.hpp"
+
 // gcc 12 says it of what it makes of a coroutine, whatever that has.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 #endif
 
 using namespace std::chrono_literals;
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			std::fprintf(stderr, "%d: %s\n", __LINE__, #condition);                    \
-			std::exit(1);                                                              \
-		}                                                                                  \
-	} while (false)
 
 // A coroutine that begins at once, and is destroyed with this object, wherever it waits.
 class task

@@ -11,15 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-using namespace std::chrono_literals;
+#include "check.hpp"
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			std::fprintf(stderr, "%d: %s\n", __LINE__, #condition);                    \
-			std::exit(1);                                                              \
-		}                                                                                  \
-	} while (false)
+using namespace std::chrono_literals;
 
 static_assert(!std::is_copy_constructible_v<lk::hold>);
 static_assert(std::is_nothrow_move_constructible_v<lk::hold>);
