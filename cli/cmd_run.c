@@ -286,8 +286,8 @@ static int note_settle(const struct run_state *state, lk_config *config)
 		return 0;
 	if (lk_config_get(config, "client_record", record, sizeof(record)) < 0 ||
 	    strcmp(record, "off") == 0)
-		return trouble("option --note: client_record is off, so there is no record that "
-			       "it could stand in");
+		return trouble("option --note: the note stands in the client's record, and "
+			       "client_record is off");
 	return lk_config_set(config, "note", state->note, &error) ? trouble_library(&error) : 0;
 }
 

@@ -27,7 +27,7 @@ int hooks_take(struct hook_list *list, const char *value)
 		size_t size = strcspn(at, ",=");
 		int type = run_event_find(at, size);
 		if (type < 0)
-			return trouble("option --on: '%.*s' is no event (start, skip, timeout, "
+			return trouble("option --on: '%.*s' is not an event (start, skip, timeout, "
 				       "risk, lost, end, error)",
 				       size > 100 ? 100 : (int)size, at);
 		events |= 1U << type;
@@ -110,7 +110,8 @@ void hooks_end(struct hooks *hooks)
 	if (hooks->fd < 0)
 		return;
 	relay_linger();
-	shutdown(hooks->fd, SHUT_WR); /* its end of file, whoever has a copy of the descriptor */
+	/* The reader sees an end of file, whoever has a copy of the descriptor. */
+	shutdown(hooks->fd, SHUT_WR);
 	for (;;) {
 		struct pollfd ready[] = {{hooks->fd, POLLIN, 0}, {relay_fd(), POLLIN, 0}};
 		int64_t left_ms = (until_ns - clock_now_ns()) / NS_PER_MS;

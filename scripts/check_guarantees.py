@@ -60,7 +60,7 @@ def compare(header: str, told: dict[str, str], rows: list[tuple[str, ...]]) -> l
         if " ".join(promise.split()) not in told.get(where, ""):
             problems.append(f"{header}: {where} does not say: {promise}")
         if not test or not has_test(place, test):
-            problems.append(f"{header}: {where}: there is no test tests/{place}: {test}")
+            problems.append(f"{header}: {where}: tests/{place} has no {test}")
     missing = sorted(set(told) - {row[0] for row in rows})
     return problems + [f"{header}: nothing of {where} is in docs/guarantees.md"
                        for where in missing]
@@ -80,7 +80,7 @@ def failures(section: str) -> tuple[int, list[str]]:
             problems.append(f"{failure}: there is no such note")
         if not tests or TEST.sub("", cells[-1]).strip(", "):
             problems.append(f"{failure}: no tests: {cells[-1]}")
-        problems += [f"{failure}: there is no test tests/{place}: {test}"
+        problems += [f"{failure}: tests/{place} has no {test}"
                      for place, test in tests if not has_test(place, test)]
     if not rows:
         problems.append("docs/guarantees.md: there is no table of failures")
@@ -89,7 +89,7 @@ def failures(section: str) -> tuple[int, list[str]]:
 
 def of_metrics() -> list[str]:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    return [f"docs/metrics.md: there is no test tests/{place}: {test}"
+    return [f"docs/metrics.md: tests/{place} has no {test}"
             for place, test in TEST.findall(page) if not has_test(place, test)]
 
 

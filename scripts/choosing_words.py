@@ -7,8 +7,8 @@ ONE, TWO, NOBODY = "one owner", "two owners", "nobody"
 
 
 class Shown(NamedTuple):
-    """A sentence that one row bears out: it says all of `expected`, and {…} is from it. `asked` is
-    a question of faults/, or a scene of run.py."""
+    """A sentence, and the row that shows it: the row says all of `expected`, and fills in each {…}.
+    `asked` names a question of faults/, or a scene of run.py."""
     text: str
     asked: str
     system: str

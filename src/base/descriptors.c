@@ -14,9 +14,10 @@
 
 /*
  * By descriptor: the process that opened it, in the upper half, and in the lower one what it is. A
- * socket has an inode that no other has. The others (eventfd, timerfd, epoll) share one: they are
- * marked by the process as their owner, who would be told of input if that was asked for, and of
- * nothing else. Sockets are not: their owner is told of urgent data.
+ * socket has an inode that no other has. The others (eventfd, timerfd, epoll) share one, so the
+ * process marks each by making itself its owner (F_SETOWN): the kernel would tell the owner of
+ * input, which nobody asks for, and of nothing else. A socket is not marked: the kernel tells its
+ * owner of urgent data.
  */
 static _Atomic uint64_t noted[NOTED_MAX];
 static _Atomic int noted_end; /* behind the highest */

@@ -231,9 +231,10 @@ void lk__conn_forgo(struct lk__conn *conn);
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request);
 
 /*
- * Keeps a request of which a copy, sent at `sent_ns`, was done and answered: it is done when
- * replicas have that, who are asked with the next grant, or after `pause_ns`. If the connection is
- * lost before, it is sent like any. False, and it is still the caller's: that has happened already.
+ * Keeps a request of which a copy, sent at `sent_ns`, was done and answered. The request is done
+ * when replicas have what it did; the connection asks them with the next grant, or after
+ * `pause_ns`. A connection that is lost before sends it like any other. False: that has happened
+ * already, and the request is still the caller's.
  */
 bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t sent_ns,
 		   int64_t pause_ns);
@@ -336,7 +337,7 @@ bool lk__conn_seems_up(struct lk__conn *conn);
  * whether answers or messages are still expected without a reader. */
 bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
 
-/* Attends to it after the set's event: the leader, who reads up to its own answer, may not see the
+/* Attends to it after the set's event. The leader reads up to its own answer, and may not see the
  * end behind that. */
 bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread);
 

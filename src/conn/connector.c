@@ -259,7 +259,7 @@ static bool connector_is_outlived(const struct lk__connector *connector)
 }
 
 /* True: a second attempt is to be made. Only the probe makes one without a proof that the server
- * greets: where it does not, each more is in vain. */
+ * greets: further attempts at a server that does not are in vain. */
 static bool connector_doubt(struct lk__connector *connector)
 {
 	if (connector_is_outlived(connector))

@@ -34,7 +34,7 @@ GRANT_LIMIT_S = 20
 SECOND_HOLDS_S = 8.0
 PATIENCE_S = 40.0  # longer than each lease and session here, which are 30 s at most
 NAME = "fault"
-GOES_ON = ("at risk", "CONNECTED", "RECONNECTED")  # what is told of these is no loss
+GOES_ON = ("at risk", "CONNECTED", "RECONNECTED")  # notices that tell of no loss
 
 
 class Proxy:
