@@ -79,7 +79,7 @@ static void open_all(const char *url)
 	/* Neither the connections nor the thread count as memory of the waits. */
 	lk_lock *lock;
 	check(lk_lock_new(&lock, client, "bench:waits:first", LK_STRLEN, &error), &error);
-	check(lk_lock_acquire(lock, NULL, &error), &error);
+	check(lk_lock_acquire(lock, -1, NULL, &error), &error);
 	check(lk_lock_release(lock, NULL, &error), &error);
 	lk_lock_free(lock);
 }

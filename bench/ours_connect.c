@@ -34,7 +34,7 @@ static void ours_pair(const char *url, bool warm)
 	(void)warm; /* it finds out */
 	ours_open(url);
 	lock = bench_lock(client, "lock", BENCH_CONNECT_NAME);
-	if (lk_lock_acquire(lock, NULL, &error) || lk_lock_release(lock, NULL, &error))
+	if (lk_lock_acquire(lock, -1, NULL, &error) || lk_lock_release(lock, NULL, &error))
 		bench_die("%s", error.message);
 }
 

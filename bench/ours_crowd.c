@@ -27,7 +27,7 @@ static void *waiter_main(void *argument)
 {
 	(void)argument;
 	lk_error error;
-	if (lk_lock_acquire(lock, NULL, &error))
+	if (lk_lock_acquire(lock, -1, NULL, &error))
 		bench_die("%s", error.message);
 	atomic_fetch_add(&grants, 1);
 	if (lk_lock_release(lock, NULL, &error))

@@ -21,7 +21,7 @@ static void ours_start(const char *url, const char *kind, int waits)
 static void ours_acquire(void)
 {
 	lk_error error;
-	if (lk_lock_acquire(lock, NULL, &error))
+	if (lk_lock_acquire(lock, -1, NULL, &error))
 		bench_die("%s", error.message);
 }
 

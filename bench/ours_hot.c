@@ -30,7 +30,7 @@ static void ours_turn(void *worker, void (*granted)(void *), void *context)
 {
 	(void)worker;
 	lk_error error;
-	if (lk_lock_acquire(lock, NULL, &error))
+	if (lk_lock_acquire(lock, -1, NULL, &error))
 		bench_die("%s", error.message);
 	granted(context);
 	if (lk_lock_release(lock, NULL, &error))

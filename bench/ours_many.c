@@ -36,7 +36,7 @@ static lk_lock *take(long index)
 	lk_error error;
 	int size = snprintf(name, sizeof(name), "bench:many:%ld", index);
 	if (lk_lock_new(&lock, client, name, (size_t)size, &error) ||
-	    lk_lock_acquire(lock, NULL, &error))
+	    lk_lock_acquire(lock, -1, NULL, &error))
 		bench_die("%s", error.message);
 	return lock;
 }

@@ -33,7 +33,7 @@ static void *lock_open(const char *name)
 static void lock_pair(void *lock)
 {
 	lk_error error;
-	check(lk_lock_acquire(lock, NULL, &error), &error);
+	check(lk_lock_acquire(lock, -1, NULL, &error), &error);
 	check(lk_lock_release(lock, &release_options, &error), &error);
 }
 
@@ -64,7 +64,7 @@ static void *semaphore_open(const char *name)
 static void semaphore_pair(void *semaphore)
 {
 	lk_error error;
-	check(lk_semaphore_acquire(semaphore, 1, NULL, &error), &error);
+	check(lk_semaphore_acquire(semaphore, 1, -1, NULL, &error), &error);
 	check(lk_semaphore_release(semaphore, 1, &error), &error);
 }
 
@@ -81,7 +81,7 @@ static void permits_pair(void *permits)
 {
 	lk_permit permit;
 	lk_error error;
-	check(lk_permit_semaphore_acquire(permits, 1, &permit, NULL, &error), &error);
+	check(lk_permit_semaphore_acquire(permits, 1, &permit, -1, NULL, &error), &error);
 	check(lk_permit_semaphore_release(permits, &permit, 1, &error), &error);
 }
 

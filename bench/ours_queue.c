@@ -28,7 +28,7 @@ static lk_client *open_client(const char *url)
 static void take(lk_lock *lock)
 {
 	lk_error error;
-	if (lk_lock_acquire(lock, NULL, &error))
+	if (lk_lock_acquire(lock, -1, NULL, &error))
 		bench_die("%s", error.message);
 }
 

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 	lk_lock *lock = open_red(argv[1]);
 	for (long round = 0; round < rounds; round++) {
 		int64_t begun_ns = bench_now_ns();
-		if (lk_lock_acquire(lock, NULL, &error))
+		if (lk_lock_acquire(lock, -1, NULL, &error))
 			bench_die("%s", error.message);
 		int64_t granted_ns = bench_now_ns();
 		if (round >= WARM_ROUNDS)

@@ -17,7 +17,7 @@ static void deeper(lk_lock *lock, struct bench_samples *acquire, struct bench_sa
 {
 	int64_t begun_ns = bench_now_ns();
 	for (int i = 0; i < DEPTH; i++)
-		if (lk_lock_acquire(lock, NULL, NULL))
+		if (lk_lock_acquire(lock, -1, NULL, NULL))
 			bench_die("no re-entry");
 	int64_t middle_ns = bench_now_ns();
 	for (int i = 0; i < DEPTH; i++)
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 	lk_error error;
 	if (lk_client_open(&client, argv[1], &error) ||
 	    lk_lock_new(&lock, client, "bench:reentry", 13, &error) ||
-	    lk_lock_acquire(lock, NULL, &error))
+	    lk_lock_acquire(lock, -1, NULL, &error))
 		bench_die("%s", error.message);
 	redisContext *redis = bench_connect(argv[1]);
 	long commands = bench_info(redis, "total_commands_processed");

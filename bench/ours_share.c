@@ -75,7 +75,7 @@ static void *member_main(void *argument)
 	lk_error error;
 	while (atomic_load(&member->shared->phase) < 2) {
 		int64_t begun_ns = bench_now_ns();
-		if (lk_lock_acquire(member->lock, NULL, &error))
+		if (lk_lock_acquire(member->lock, -1, NULL, &error))
 			bench_die("%s", error.message);
 		granted(member->shared, member->team, bench_now_ns() - begun_ns);
 		if (lk_lock_release(member->lock, NULL, &error))

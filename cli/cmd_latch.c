@@ -105,9 +105,7 @@ static int latch_wait(struct session *session, lk_latch *latch, const struct lat
 	session->told.once = state->wait_ms == 0;
 	wait_status_begin(&session->waiting, session->client, NULL, session->argv[1],
 			  &session->told);
-	int result = state->wait_ms < 0
-			     ? lk_latch_await(latch, NULL, &error)
-			     : lk_latch_await_within(latch, state->wait_ms, NULL, &error);
+	int result = lk_latch_await(latch, state->wait_ms, NULL, &error);
 	wait_status_end(&session->waiting);
 	int code = result ? latch_trouble(session, &error) : 0;
 	if (code == EXIT_NOT_ACQUIRED && session->told.verbose)
@@ -182,8 +180,7 @@ int cmd_latch(const struct command *command, int argc, char **argv)
 		code = session_open(&session);
 	const char *name = session.argv[1];
 	options.ttl_ms = state.ttl_ms;
-	if (code == 0 &&
-	    lk_latch_new_with(&latch, session.client, name, strlen(name), &options, &error))
+	if (code == 0 && lk_latch_new(&latch, session.client, name, strlen(name), &options, &error))
 		code = trouble_library(&error);
 	if (code == 0)
 		code = latch_do(&session, latch, number, &state);

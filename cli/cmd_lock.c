@@ -125,11 +125,8 @@ static int lock_acquire(lk_lock *lock, const struct lock_state *state, lk_error 
 	else
 		options.lease_ms = state->lease_ms;
 	options.cancel = state->cancel;
-	if (state->nonblock)
-		return lk_lock_try(lock, &options, error);
-	if (state->has_wait)
-		return lk_lock_acquire_within(lock, state->wait_ms, &options, error);
-	return lk_lock_acquire(lock, &options, error);
+	int64_t wait_ms = state->nonblock ? 0 : state->has_wait ? state->wait_ms : -1;
+	return lk_lock_acquire(lock, wait_ms, &options, error);
 }
 
 static int owner_print(lk_lock *lock)

@@ -95,15 +95,9 @@ int run_hold_acquire(struct run_hold *hold, int64_t wait_ms, const lk_acquire_op
 {
 	lk_permit_semaphore *semaphore = hold->semaphore;
 	lk_permit *permit = &hold->permit;
-	if (wait_ms < 0)
-		return semaphore ? lk_permit_semaphore_acquire(semaphore, 1, permit, options, error)
-				 : lk_lock_acquire(hold->lock, options, error);
-	if (wait_ms == 0)
-		return semaphore ? lk_permit_semaphore_try(semaphore, 1, permit, options, error)
-				 : lk_lock_try(hold->lock, options, error);
-	return semaphore ? lk_permit_semaphore_acquire_within(semaphore, 1, permit, wait_ms,
-							      options, error)
-			 : lk_lock_acquire_within(hold->lock, wait_ms, options, error);
+	return semaphore
+		       ? lk_permit_semaphore_acquire(semaphore, 1, permit, wait_ms, options, error)
+		       : lk_lock_acquire(hold->lock, wait_ms, options, error);
 }
 
 int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error)

@@ -467,7 +467,7 @@ class basic_lockable
 	{
 		lk_error details{};
 		const lk_acquire_options made = how.made(nullptr);
-		detail::check(lk_lock_acquire(handle_.get(), &made, &details), details);
+		detail::check(lk_lock_acquire(handle_.get(), -1, &made, &details), details);
 	}
 
 	/* False: another owner has it. Anything else throws. */
@@ -513,7 +513,7 @@ class basic_lockable
 		lk_error details{};
 		hold made(client_, handle_);
 		const lk_acquire_options asked = how.made(made.owner());
-		const int result = lk_lock_acquire(handle_.get(), &asked, &details);
+		const int result = lk_lock_acquire(handle_.get(), -1, &asked, &details);
 		return taken(std::move(made), result, details);
 	}
 
@@ -613,7 +613,7 @@ class basic_lockable
 	int within(std::chrono::duration<Rep, Period> limit, lk_acquire_options asked,
 		   lk_error *details) const noexcept
 	{
-		return lk_lock_acquire_within(handle_.get(), detail::to_ms(limit), &asked, details);
+		return lk_lock_acquire(handle_.get(), detail::to_ms(limit), &asked, details);
 	}
 
 	static hold taken(hold made, int result, const lk_error &details)
@@ -757,7 +757,7 @@ class semaphore
 	void acquire(std::int64_t permits = 1) const
 	{
 		answer([&](lk_error *details) {
-			return lk_semaphore_acquire(handle_.get(), permits, nullptr, details);
+			return lk_semaphore_acquire(handle_.get(), permits, -1, nullptr, details);
 		});
 	}
 
@@ -767,8 +767,8 @@ class semaphore
 			     std::int64_t permits = 1) const
 	{
 		lk_error details{};
-		const int result = lk_semaphore_acquire_within(
-			handle_.get(), permits, detail::to_ms(limit), nullptr, &details);
+		const int result = lk_semaphore_acquire(handle_.get(), permits,
+							detail::to_ms(limit), nullptr, &details);
 		if (result == LK_EBUSY || result == LK_ETIMEDOUT)
 			return false;
 		detail::check(result, details);
@@ -824,7 +824,8 @@ class latch
 	{
 		lk_error details{};
 		lk_latch *made = nullptr;
-		detail::check(lk_latch_new(&made, client.get(), name.data(), name.size(), &details),
+		detail::check(lk_latch_new(&made, client.get(), name.data(), name.size(), nullptr,
+					   &details),
 			      details);
 		handle_.reset(made, lk_latch_free);
 	}
@@ -850,7 +851,7 @@ class latch
 	void wait() const
 	{
 		lk_error details{};
-		detail::check(lk_latch_await(handle_.get(), nullptr, &details), details);
+		detail::check(lk_latch_await(handle_.get(), -1, nullptr, &details), details);
 	}
 
 	/* False: it is still closed. */
@@ -858,8 +859,8 @@ class latch
 	bool wait_for(std::chrono::duration<Rep, Period> limit) const
 	{
 		lk_error details{};
-		const int result = lk_latch_await_within(handle_.get(), detail::to_ms(limit),
-							 nullptr, &details);
+		const int result = lk_latch_await(handle_.get(), detail::to_ms(limit), nullptr,
+						  &details);
 		if (result == LK_EBUSY || result == LK_ETIMEDOUT)
 			return false;
 		detail::check(result, details);

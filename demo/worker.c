@@ -87,7 +87,7 @@ static int fight(lk_lock *lock, int balance, int journal, int worker)
 
 	options.cancel = cancel;
 	while (!stopped) {
-		if (lock && lk_lock_acquire(lock, &options, &error))
+		if (lock && lk_lock_acquire(lock, -1, &options, &error))
 			return stopped ? 0 : fail("acquire", &error);
 		turn(balance, journal, worker, &seed);
 		if (lock && lk_lock_release(lock, NULL, &error))

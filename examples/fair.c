@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 	}
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_fair_lock_new(&lock, client, "counter", LK_STRLEN, &error) ||
-	    lk_lock_acquire_within(lock, 60000, NULL, &error)) {
+	    lk_lock_acquire(lock, 60000, NULL, &error)) {
 		fprintf(stderr, "not served: %s\n", error.message);
 	} else {
 		printf("%s is served\n", argv[1]);

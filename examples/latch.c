@@ -29,7 +29,7 @@ static int whole(lk_latch *latch, lk_error *error)
 	fflush(stdout);
 	while (set && begun < PARTS && !pthread_create(&threads[begun], NULL, part, latch))
 		begun++;
-	int code = lk_latch_await_within(latch, 10000, NULL, error);
+	int code = lk_latch_await(latch, 10000, NULL, error);
 	while (begun > 0)
 		pthread_join(threads[--begun], NULL);
 	if (code == 0)
@@ -43,7 +43,7 @@ int main(void)
 	lk_latch *latch = NULL;
 	lk_error error = {0};
 	if (lk_client_open(&client, NULL, &error) ||
-	    lk_latch_new(&latch, client, "parts", LK_STRLEN, &error) || whole(latch, &error))
+	    lk_latch_new(&latch, client, "parts", LK_STRLEN, NULL, &error) || whole(latch, &error))
 		fprintf(stderr, "not done: %s\n", error.message);
 	lk_latch_free(latch);
 	lk_client_free(client);

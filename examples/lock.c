@@ -10,7 +10,7 @@ int main(void)
 
 	if (lk_client_open(&client, NULL, &error) || /* NULL: what LOCKKEEPER_URL says */
 	    lk_lock_new(&lock, client, "backup", LK_STRLEN, &error) ||
-	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {
+	    lk_lock_acquire(lock, 10000, NULL, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 	} else {
 		puts("alone at work"); /* a lease of 30 s, renewed until the release */

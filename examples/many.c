@@ -13,7 +13,7 @@ static int transfer(lk_client *client, const char *from, const char *to, lk_erro
 		result = lk_multi_lock_new(&both, parts, 2, error);
 	/* The order does not matter: another transfer may go the other way at this moment. */
 	if (result == 0)
-		result = lk_lock_acquire_within(both, 10000, NULL, error);
+		result = lk_lock_acquire(both, 10000, NULL, error);
 	if (result == 0) {
 		printf("from %s to %s\n", from, to);
 		result = lk_lock_release(both, NULL, error);

@@ -66,7 +66,7 @@ static enum MHD_Result answer(void *client, struct MHD_Connection *connection, c
 static void work(lk_lock *lock)
 {
 	lk_error error;
-	if (lk_lock_acquire_within(lock, 1000, NULL, &error) == 0) {
+	if (lk_lock_acquire(lock, 1000, NULL, &error) == 0) {
 		usleep(500000);
 		lk_lock_release(lock, NULL, &error);
 	}

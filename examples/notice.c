@@ -45,7 +45,7 @@ static int step(struct job *job, lk_error *error)
 	int64_t left_ms;
 
 	options.cancel = job->stop;
-	if (lk_lock_acquire(job->tool, &options, error))
+	if (lk_lock_acquire(job->tool, -1, &options, error))
 		return 1;
 	/* A memory read: is there enough of the lease left for this step? */
 	int stopped = lk_lock_remaining_ms(job->lock, NULL, &left_ms, error) || left_ms < STEP_MS;
@@ -59,7 +59,7 @@ static int work(struct job *job, long steps, lk_error *error)
 {
 	int stopped = 0;
 
-	if (lk_lock_acquire(job->lock, NULL, error))
+	if (lk_lock_acquire(job->lock, -1, NULL, error))
 		return 1;
 	puts("working");
 	fflush(stdout);

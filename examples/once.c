@@ -7,7 +7,7 @@ static int work(lk_lock *lock, lk_error *error)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.keep_ms = 60000; /* the clocks of the hosts differ by less */
-	int code = lk_lock_try(lock, NULL, error);
+	int code = lk_lock_acquire(lock, 0, NULL, error);
 	if (code == LK_EBUSY) {
 		puts("somebody else does it, or has just done it");
 		error->code = 0;

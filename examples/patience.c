@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 	    (code = lk_lock_new(&lock, client, argv[1], LK_STRLEN, &error)) == 0) {
 		signal(SIGINT, on_interrupt);
 		options.cancel = cancel;
-		code = lk_lock_acquire_within(lock, wait_ms, &options, &error);
+		code = lk_lock_acquire(lock, wait_ms, &options, &error);
 		if (code == 0)
 			code = lk_lock_release(lock, NULL, &error);
 	}

@@ -7,7 +7,7 @@
 static int work(lk_permit_semaphore *downloads, lk_error *error)
 {
 	lk_permit permit;
-	if (lk_permit_semaphore_acquire_within(downloads, 1, &permit, 10000, NULL, error))
+	if (lk_permit_semaphore_acquire(downloads, 1, &permit, 10000, NULL, error))
 		return error->code;
 	puts("one of three");
 	return lk_permit_semaphore_release(downloads, &permit, 1, error);

@@ -17,7 +17,7 @@ int main(void)
 	options.poll_ms = 50; /* redis-py sends no message when it releases */
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_plain_lock_new(&lock, client, "newsletter", LK_STRLEN, &options, &error) ||
-	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {
+	    lk_lock_acquire(lock, 10000, NULL, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 	} else {
 		puts("alone, in C and in Python");

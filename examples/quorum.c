@@ -8,7 +8,7 @@
 static int work(lk_lock *lock, lk_error *error)
 {
 	int64_t left_ms = 0;
-	int result = lk_lock_acquire_within(lock, 10000, NULL, error);
+	int result = lk_lock_acquire(lock, 10000, NULL, error);
 	if (result < 0)
 		return result;
 	lk_lock_remaining_ms(lock, NULL, &left_ms, NULL);

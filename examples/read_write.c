@@ -10,10 +10,11 @@
 
 static int change_then_look(lk_lock *reading, lk_lock *writing, lk_error *error)
 {
-	if (lk_lock_acquire_within(writing, 60000, NULL, error))
+	if (lk_lock_acquire(writing, 60000, NULL, error))
 		return error->code;
 	printf("changed, alone\n");
-	int rc = lk_lock_acquire(reading, NULL, error); /* does not wait: we hold the write side */
+	int rc = lk_lock_acquire(reading, -1, NULL,
+				 error); /* does not wait: we hold the write side */
 	if (lk_lock_release(writing, NULL, rc ? NULL : error) && !rc)
 		rc = error->code; /* we did not hold it to the end */
 	if (rc)

@@ -33,7 +33,7 @@ static int first_half(lk_lock *lock, lk_error *error)
 	void *complaint = NULL;
 
 	options.owner = OWNER;
-	if (lk_lock_acquire(lock, &options, error))
+	if (lk_lock_acquire(lock, -1, &options, error))
 		return 1;
 	if (pthread_create(&thread, NULL, second_half, lock) || pthread_join(thread, &complaint))
 		return 1;

@@ -6,7 +6,7 @@
 static int work(lk_semaphore *connections, lk_error *error)
 {
 	int64_t left = 0;
-	if (lk_semaphore_acquire_within(connections, 4, 10000, NULL, error))
+	if (lk_semaphore_acquire(connections, 4, 10000, NULL, error))
 		return error->code;
 	if (lk_semaphore_available(connections, &left, NULL) == 0)
 		printf("four are ours, %lld are left\n", (long long)left);

@@ -13,7 +13,7 @@ int main(void)
 	options.spin_max_ms = 50; /* each shortened at random by up to a half */
 	if (lk_client_open(&client, NULL, &error) ||
 	    lk_spin_lock_new(&lock, client, "visits", LK_STRLEN, &options, &error) ||
-	    lk_lock_acquire_within(lock, 10000, NULL, &error)) {
+	    lk_lock_acquire(lock, 10000, NULL, &error)) {
 		fprintf(stderr, "no lock: %s\n", error.message);
 	} else {
 		puts("alone for a moment");

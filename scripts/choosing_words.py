@@ -152,10 +152,10 @@ inside it; when all of them do, take the old one out. `lock` is made once
 | `flock /run/lock/report ./report.sh` | `lockkeeper run report -- ./report.sh` |
 | `flock -n …` | `lockkeeper run -n report -- ./report.sh` |
 | `etcdctl lock report ./report.sh` | `lockkeeper run report -- ./report.sh` |
-| `SELECT pg_advisory_lock(7)`, `pg_advisory_unlock(7)` | `lk_lock_acquire(lock, NULL, &error)`, \
-`lk_lock_release(lock, NULL, &error)` |
-| `SELECT pg_try_advisory_lock(7)` | `lk_lock_try(lock, NULL, &error)` |
-| `SELECT GET_LOCK('report', 10)` | `lk_lock_acquire_within(lock, 10000, NULL, &error)` |
+| `SELECT pg_advisory_lock(7)`, `pg_advisory_unlock(7)` | \
+`lk_lock_acquire(lock, -1, NULL, &error)`, `lk_lock_release(lock, NULL, &error)` |
+| `SELECT pg_try_advisory_lock(7)` | `lk_lock_acquire(lock, 0, NULL, &error)` |
+| `SELECT GET_LOCK('report', 10)` | `lk_lock_acquire(lock, 10000, NULL, &error)` |
 | `INSERT` of a unique row, `DELETE`; `findAndModify` | the same calls; the time of the row is the \
 lease (`lease_ms`), or leave it out and have it renewed |
 | `concurrency.NewMutex(session, "/report")`, `<-session.Done()` | the same calls; \

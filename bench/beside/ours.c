@@ -73,8 +73,8 @@ static enum turns_outcome ours_lock(void *opened, const char *name, const char *
 {
 	struct session *session = opened;
 	*text = session->error.message;
-	return lk_lock_acquire(lock_of(session, name), NULL, &session->error) ? TURNS_FAILED
-									      : TURNS_OK;
+	return lk_lock_acquire(lock_of(session, name), -1, NULL, &session->error) ? TURNS_FAILED
+										  : TURNS_OK;
 }
 
 static enum turns_outcome ours_unlock(void *opened, const char *name, const char **text)

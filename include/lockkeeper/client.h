@@ -26,7 +26,7 @@ LK_BEGIN_DECLS
 /*
  * Makes a client from a configuration. The configuration is copied and may be freed. Does no I/O:
  * the first call that needs the server connects. It fails at once if it cannot, unless it has a
- * wait limit, within which it goes on trying (lk_lock_acquire_within()). The next call tries again,
+ * wait limit, within which it goes on trying (lk_lock_acquire()). The next call tries again,
  * after a pause of 0.1 s at most, or of backoff_max_ms where a password was refused. Later, the
  * library restores a lost connection in the background. Free the client with lk_client_free().
  * Errors: LK_EINVAL (no URL, options that contradict each other), LK_ENOMEM, LK_ESYSTEM. Since 0.1.

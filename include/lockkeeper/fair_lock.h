@@ -18,8 +18,8 @@
  * and watchdog, notices. What differs:
  *
  * ORDER. Callers are served in the order in which they asked, whichever process or thread they are
- * in. A client does not pass the lock among its threads out of turn. lk_lock_try() takes no place
- * in the queue, and does not overtake waiters.
+ * in. A client does not pass the lock among its threads out of turn. A single try (wait_ms 0) takes
+ * no place in the queue, and does not overtake waiters.
  *
  * A waiter keeps its place when a connection is lost, when the server does not answer for however
  * long, in a failover, and when its turn comes while too few replicas acknowledge. The queue is

@@ -62,19 +62,13 @@ typedef struct lk_latch_options {
 LK_BEGIN_DECLS
 
 /*
- * Makes a handle for a name, as lk_lock_new() does. Names whose keys would be in different slots of
- * a cluster are refused ("a}b"). Does no I/O. Free it with lk_latch_free(). Errors: LK_EINVAL,
- * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
+ * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
+ * lk_latch_free(). Errors: LK_EINVAL (also `ttl_ms` beyond 0 … LK_LEASE_MAX_MS), LK_ENOMEM,
+ * LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
-			lk_error *error);
-
-/*
- * The same with options, which may be NULL. Errors: LK_EINVAL also for `ttl_ms` beyond 0 …
- * LK_LEASE_MAX_MS. Since 0.1.
- */
-LK_API int lk_latch_new_with(lk_latch **latch_out, lk_client *client, const void *name,
-			     size_t name_size, const lk_latch_options *options, lk_error *error);
+			const lk_latch_options *options, lk_error *error);
 
 /* Frees a handle. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_latch *lk_latch_free(lk_latch *latch);
@@ -104,21 +98,15 @@ LK_API int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, l
 LK_API int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error);
 
 /*
- * Waits until the latch is open, without limit (RCountDownLatch.await). Blocks. `cancel` may be
- * NULL. If a server that answered before becomes unreachable during the wait, the call retries for
- * 30 s (retry_ms); if the first connect fails, the call fails at once. Errors: LK_ECANCELLED,
- * LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL (another call uses the token, …) and those of
- * lk_client_ping(). Since 0.1.
+ * Waits until the latch is open (RCountDownLatch.await), at most `wait_ms` (at most LK_WAIT_MAX_MS;
+ * -1: without limit), which covers trouble that may pass, as in lk_lock_acquire(). 0 asks once, for
+ * at most the command limit, and cannot be cancelled. Blocks. `cancel` may be NULL. Without limit
+ * the call retries for 30 s (retry_ms) if a server that answered before becomes unreachable during
+ * the wait; if the first connect fails, the call fails at once. Errors: LK_ETIMEDOUT (the latch is
+ * still closed), LK_ECANCELLED, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL (another call uses
+ * the token, …) and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error);
-
-/*
- * The same for at most `wait_ms` (at most LK_WAIT_MAX_MS; -1: no limit), which covers trouble that
- * may pass, as in lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when the latch is still closed.
- * 0 asks once, for at most the command limit, and cannot be cancelled. Since 0.1.
- */
-LK_API int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel,
-				 lk_error *error);
+LK_API int lk_latch_await(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error);
 
 /*
  * Removes the count, whatever it is, so that waiters go on (RCountDownLatch.delete, which leaves

@@ -157,44 +157,37 @@ LK_API int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, 
 LK_API lk_lock *lk_lock_free(lk_lock *lock);
 
 /*
- * Acquires the lock and waits without limit (RLock.lock). Blocks. If a server that answered before
- * becomes unreachable during the wait, the call retries for 30 s (retry_ms); if the first connect
- * fails, the call fails at once. While no message can reach the waiter, because the connection for
- * messages cannot be made, it looks again every second. Where the server refuses SUBSCRIBE, or a
- * proxy does, it asks about every 100 ms. What ends a lock without a message (DEL, FLUSHALL, an
- * eviction) is noticed within 5 s (look_again_ms).
- * Errors: LK_ECANCELLED, LK_ELOST (this owner lost an earlier hold and has not released it yet),
- * LK_EMAYBEHELD, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL, LK_ECLOSED, LK_EFORKED,
- * LK_ENOMEM, and those of lk_client_ping(). Since 0.1.
- */
-LK_API int lk_lock_acquire(lk_lock *lock, const lk_acquire_options *options, lk_error *error);
-
-/*
- * As lk_lock_acquire(), but waits at most `wait_ms` (RLock.tryLock(wait)); 0 is lk_lock_try(), and
- * -1 is lk_lock_acquire(), without a limit. The call uses the whole limit on trouble that may pass,
- * the first connect included: a server that is unreachable, closes the connection, has too many
- * clients, loads its data, runs a script of another (BUSY), lacks replicas (NOREPLICAS) or could
- * not save its data (MISCONF); a master that is being replaced; a password that is refused, if it
- * comes from password_file or lk_config_set_credentials(); TLS that is refused, if tls_ca_file,
- * tls_ca_dir or tls_cert_file names files: they may be about to be exchanged. It tries again after
- * pauses that double from backoff_min_ms to backoff_max_ms, with jitter.
+ * Acquires the lock, and waits at most `wait_ms` for it (RLock.tryLock(wait)): -1 waits without
+ * limit (RLock.lock), 0 tries once (RLock.tryLock()). Blocks.
  *
- * Errors as lk_lock_acquire(), and at the limit LK_ETIMEDOUT, but only if the server last said that
- * another owner holds the lock; else the reason why the server did not say so (LK_EUNREACHABLE,
- * LK_EUNAVAILABLE, …), which is LK_EMAYBEHELD while a try has no answer yet. A try that is on its
- * way at the limit gets a tenth of the limit more for its answer, 20 ms at least and 250 ms at
- * most, so the call may end that much later. Since 0.1.
+ * Without limit: if a server that answered before becomes unreachable during the wait, the call
+ * retries for 30 s (retry_ms); if the first connect fails, the call fails at once. While no message
+ * can reach the waiter, because the connection for messages cannot be made, it looks again every
+ * second. Where the server refuses SUBSCRIBE, or a proxy does, it asks about every 100 ms. What
+ * ends a lock without a message (DEL, FLUSHALL, an eviction) is noticed within 5 s (look_again_ms).
+ *
+ * With a limit the call uses the whole of it on trouble that may pass, the first connect included:
+ * a server that is unreachable, closes the connection, has too many clients, loads its data, runs a
+ * script of another (BUSY), lacks replicas (NOREPLICAS) or could not save its data (MISCONF); a
+ * master that is being replaced; a password that is refused, if it comes from password_file or
+ * lk_config_set_credentials(); TLS that is refused, if tls_ca_file, tls_ca_dir or tls_cert_file
+ * names files: they may be about to be exchanged. It tries again after pauses that double from
+ * backoff_min_ms to backoff_max_ms, with jitter. At the limit: LK_ETIMEDOUT, but only if the
+ * server last said that another owner holds the lock; else the reason why the server did not say so
+ * (LK_EUNREACHABLE, LK_EUNAVAILABLE, …), which is LK_EMAYBEHELD while a try has no answer yet. A
+ * try that is on its way at the limit gets a tenth of the limit more for its answer, 20 ms at least
+ * and 250 ms at most, so the call may end that much later.
+ *
+ * One try fails with LK_EBUSY when another owner holds the lock, a thread of this client included.
+ * Where a thread of this client has asked already, the answer to that decides. Blocks for one round
+ * trip, at most for the connect and command limits.
+ *
+ * Errors: LK_EBUSY, LK_ETIMEDOUT, LK_ECANCELLED, LK_ELOST (this owner lost an earlier hold and has
+ * not released it yet), LK_EMAYBEHELD, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL, LK_ECLOSED,
+ * LK_EFORKED, LK_ENOMEM, and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
-				  lk_error *error);
-
-/*
- * Tries once (RLock.tryLock()). Fails with LK_EBUSY when another owner holds the lock, a thread of
- * this client included. Where a thread of this client has asked already, the answer to that
- * decides. Blocks for one round trip, at most for the connect and command limits.
- * Errors otherwise as lk_lock_acquire(). Since 0.1.
- */
-LK_API int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_error *error);
+LK_API int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
+			   lk_error *error);
 
 /*
  * Reports on a wait for this lock in any thread of this client: writes it and returns 1, or returns

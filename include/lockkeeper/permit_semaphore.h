@@ -127,32 +127,17 @@ LK_API int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t chang
 
 /*
  * Acquires `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), all or none, and writes them into
- * `permits_out`, which must have room for `count` (RPermitExpirableSemaphore.acquire). Waits
- * without limit. The semaphore need not exist yet. `options` as for lk_lock_acquire(), without
- * owner and fence_out; its lease is that of each permit, and the events of each permit return its
- * tag. Errors as there, but never LK_ELOST. Since 0.1.
+ * `permits_out`, which must have room for `count` (RPermitExpirableSemaphore.tryAcquire(permits,
+ * wait, lease)). Waits at most `wait_ms`: -1 waits without limit (acquire), 0 tries once, and fails
+ * with LK_EBUSY also when others of this client wait. The semaphore need not exist yet. `options`
+ * as for lk_lock_acquire(), without owner and fence_out; its lease is that of each permit, and the
+ * events of each permit return its tag. Blocks, and treats trouble that may pass, as
+ * lk_lock_acquire(). Errors as there, but never LK_ELOST; LK_ETIMEDOUT and LK_EBUSY when too few
+ * are free. Since 0.1.
  */
 LK_API int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
-				       lk_permit *permits_out, const lk_acquire_options *options,
-				       lk_error *error);
-
-/*
- * The same for at most `wait_ms` (RPermitExpirableSemaphore.tryAcquire(permits, wait, lease)); 0 is
- * lk_permit_semaphore_try(), and -1 waits without one. The limit covers trouble that may pass, as
- * in lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when too few were free. Since 0.1.
- */
-LK_API int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t count,
-					      lk_permit *permits_out, int64_t wait_ms,
-					      const lk_acquire_options *options, lk_error *error);
-
-/*
- * Tries once (RPermitExpirableSemaphore.tryAcquire(permits)). Fails with LK_EBUSY when too few are
- * free, or when others of this client wait. Blocks for one round trip, at most for the connect and
- * command limits. Errors otherwise as lk_permit_semaphore_acquire(). Since 0.1.
- */
-LK_API int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count,
-				   lk_permit *permits_out, const lk_acquire_options *options,
-				   lk_error *error);
+				       lk_permit *permits_out, int64_t wait_ms,
+				       const lk_acquire_options *options, lk_error *error);
 
 /*
  * Releases `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), ours or another's

@@ -124,13 +124,13 @@ LK_API int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *
 			     lk_error *error);
 
 /*
- * Starts an acquire, as lk_lock_acquire_within() (RLock.tryLockAsync). A `wait_ms` of -1 waits
+ * Starts an acquire, as lk_lock_acquire() (RLock.tryLockAsync). A `wait_ms` of -1 waits
  * without a limit, 0 tries once. `options` must name an owner; `cancel` and `fence_out` must be
  * NULL. Copies the options; the handle may be freed before the completion. Writes the request's id
  * to `id_out`, which may be NULL. Does not block.
  *
  * Errors of the start: LK_EINVAL, LK_ELIMIT (the queue is full), LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED,
- * LK_EFORKED; then there is no completion. Errors in the completion: as lk_lock_acquire_within(),
+ * LK_EFORKED; then there is no completion. Errors in the completion: as lk_lock_acquire(),
  * and LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
  */
 LK_API int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
@@ -187,7 +187,7 @@ LK_API int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, ui
  */
 
 /*
- * Starts an acquire of `permits`, as lk_semaphore_acquire_within(). A `wait_ms` of -1 waits without
+ * Starts an acquire of `permits`, as lk_semaphore_acquire(). A `wait_ms` of -1 waits without
  * a limit, 0 tries once. Nobody owns the permits, and they do not end: whoever takes the completion
  * releases them. Permits that are granted to a request that completes with an error go
  * back. Errors in the completion: also LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
@@ -230,7 +230,7 @@ LK_API int lk_queue_semaphore_delete(lk_queue *queue, lk_semaphore *semaphore, u
 				     uint64_t *id_out, lk_error *error);
 
 /*
- * Starts a wait until the latch is open, as lk_latch_await_within(). A `wait_ms` of -1 waits
+ * Starts a wait until the latch is open, as lk_latch_await(). A `wait_ms` of -1 waits
  * without a limit, 0 asks once. Errors in the completion: also LK_ECANCELLED after
  * lk_queue_cancel(). Since 0.1.
  */
@@ -254,7 +254,7 @@ LK_API int lk_queue_latch_delete(lk_queue *queue, lk_latch *latch, uint64_t tag,
 				 lk_error *error);
 
 /*
- * Starts an acquire of one permit, as lk_permit_semaphore_acquire_within(). A `wait_ms` of -1 waits
+ * Starts an acquire of one permit, as lk_permit_semaphore_acquire(). A `wait_ms` of -1 waits
  * without a limit, 0 tries once. `options` as there; `cancel` must be NULL, and its tag is the
  * request's. The completion has the permit's id in `field`, and its deadline; from its grant on it
  * is renewed. Errors in the completion: also LK_ECANCELLED after lk_queue_cancel(), and

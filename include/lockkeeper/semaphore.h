@@ -98,27 +98,14 @@ LK_API int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_
 				lk_error *error);
 
 /*
- * Acquires `permits` (1 … LK_PERMITS_MAX), all or none, waiting without limit (RSemaphore.acquire).
- * The semaphore need not exist yet. Blocks. `cancel` may be NULL. Errors as lk_lock_acquire(), but
- * never LK_ELOST. Since 0.1.
+ * Acquires `permits` (1 … LK_PERMITS_MAX), all or none, and waits at most `wait_ms` for them
+ * (RSemaphore.tryAcquire(permits, wait)): -1 waits without limit (RSemaphore.acquire), 0 tries
+ * once, and fails with LK_EBUSY also when others of this client wait. The semaphore need not exist
+ * yet. Blocks, and treats trouble that may pass, as lk_lock_acquire(). `cancel` may be NULL. Errors
+ * as there, but never LK_ELOST; LK_ETIMEDOUT and LK_EBUSY when too few are free. Since 0.1.
  */
-LK_API int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, lk_cancel *cancel,
-				lk_error *error);
-
-/*
- * The same for at most `wait_ms` (RSemaphore.tryAcquire(permits, wait)); 0 is lk_semaphore_try(),
- * and -1 is lk_semaphore_acquire(), without a limit. The limit covers trouble that may pass, as in
- * lk_lock_acquire_within(). Fails with LK_ETIMEDOUT when too few were free. Since 0.1.
- */
-LK_API int lk_semaphore_acquire_within(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
-				       lk_cancel *cancel, lk_error *error);
-
-/*
- * Tries once (RSemaphore.tryAcquire). Fails with LK_EBUSY when too few are free, or when others of
- * this client wait. Blocks for one round trip, at most for the connect and command limits. Errors
- * otherwise as lk_semaphore_acquire(). Since 0.1.
- */
-LK_API int lk_semaphore_try(lk_semaphore *semaphore, int64_t permits, lk_error *error);
+LK_API int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
+				lk_cancel *cancel, lk_error *error);
 
 /*
  * Releases `permits` (1 … LK_PERMITS_MAX), and makes the semaphore if there is none

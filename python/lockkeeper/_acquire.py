@@ -222,7 +222,7 @@ class Hold(HoldBase):
 
         def start(limit_ms: int, token: Any) -> int:
             options.cancel = token
-            return lib.lk_lock_acquire_within(lock, limit_ms, options, error)
+            return lib.lk_lock_acquire(lock, limit_ms, options, error)
 
         if wait(start, self._wait_ms) < 0:
             fail(error)

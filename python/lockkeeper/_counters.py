@@ -53,7 +53,7 @@ class SemaphoreHold(HoldBase):
 
     def _take(self) -> None:
         pointer = self._semaphore.pointer()
-        wait_checked(lambda left_ms, token, error: lib.lk_semaphore_acquire_within(
+        wait_checked(lambda left_ms, token, error: lib.lk_semaphore_acquire(
             pointer, self.permits, left_ms, token, error), self._wait_ms)
         self._inside = True
 
@@ -93,7 +93,7 @@ class Semaphore(_Counter):
 
     def acquire(self, permits: int = 1, wait: float | None = None) -> None:
         pointer = self.pointer()
-        wait_checked(lambda left_ms, token, error: lib.lk_semaphore_acquire_within(
+        wait_checked(lambda left_ms, token, error: lib.lk_semaphore_acquire(
             pointer, permits, left_ms, token, error), wait_ms(wait))
 
     async def aacquire(self, permits: int = 1, wait: float | None = None) -> None:
@@ -162,8 +162,8 @@ class PermitHold(HoldBase):
 
         def start(left_ms: int, token: Any, error: Any) -> int:
             options.cancel = token
-            return lib.lk_permit_semaphore_acquire_within(pointer, 1, self._permit, left_ms,
-                                                          options, error)
+            return lib.lk_permit_semaphore_acquire(pointer, 1, self._permit, left_ms, options,
+                                                   error)
 
         wait_checked(start, self._wait_ms)
 
@@ -272,12 +272,12 @@ class PermitSemaphore(_Counter):
 class Latch(_Counter):
     """Others wait until its count is zero."""
 
-    _free, _new, _type = lib.lk_latch_free, lib.lk_latch_new_with, "lk_latch **"
+    _free, _new, _type = lib.lk_latch_free, lib.lk_latch_new, "lk_latch **"
 
     def wait(self, wait: float | None = None) -> None:
         """Until it is open; raises Busy when `wait` seconds have passed."""
         pointer = self.pointer()
-        wait_checked(lambda left_ms, token, error: lib.lk_latch_await_within(
+        wait_checked(lambda left_ms, token, error: lib.lk_latch_await(
             pointer, left_ms, token, error), wait_ms(wait))
 
     async def await_open(self, wait: float | None = None) -> None:

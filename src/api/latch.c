@@ -9,36 +9,23 @@
 #include "base/fail.h"
 #include "sync/recipes.h"
 
-static int latch_make(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
-		      int64_t ttl_ms, const char *operation, lk_error *error)
+int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
+		 const lk_latch_options *options, lk_error *error)
 {
+	const char *operation = "lk_latch_new";
+	lk_latch_options own;
 	struct lk__counter *counter;
 	if (!latch_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
-	int rc = lk__counter_open(&counter, client, &lk__latch_recipe, name, name_size, 0, ttl_ms,
-				  operation, error);
-	if (rc == 0)
-		*latch_out = (lk_latch *)counter;
-	return rc;
-}
-
-int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
-		 lk_error *error)
-{
-	return latch_make(latch_out, client, name, name_size, 0, "lk_latch_new", error);
-}
-
-int lk_latch_new_with(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
-		      const lk_latch_options *options, lk_error *error)
-{
-	const char *operation = "lk_latch_new_with";
-	lk_latch_options own;
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__TTL, own.ttl_ms});
-	return rc < 0 ? rc
-		      : latch_make(latch_out, client, name, name_size, own.ttl_ms, operation,
-				   error);
+	if (rc == 0)
+		rc = lk__counter_open(&counter, client, &lk__latch_recipe, name, name_size, 0,
+				      own.ttl_ms, operation, error);
+	if (rc == 0)
+		*latch_out = (lk_latch *)counter;
+	return rc;
 }
 
 lk_latch *lk_latch_free(lk_latch *latch)
@@ -152,14 +139,9 @@ static int latch_wait(struct lk__counter_call call, int64_t wait_ms, lk_cancel *
 	return wait_ms == 0 ? latch_look(&call) : lk__counter_wait(&call, &want);
 }
 
-int lk_latch_await(lk_latch *latch, lk_cancel *cancel, lk_error *error)
+int lk_latch_await(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
 {
-	return latch_wait(lk__counter_call(latch, "lk_latch_await", error), -1, cancel);
-}
-
-int lk_latch_await_within(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
-{
-	return latch_wait(lk__counter_call(latch, "lk_latch_await_within", error), wait_ms, cancel);
+	return latch_wait(lk__counter_call(latch, "lk_latch_await", error), wait_ms, cancel);
 }
 
 int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint64_t tag,

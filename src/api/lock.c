@@ -219,12 +219,15 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 	return rc;
 }
 
-static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
-			const lk_acquire_options *options, lk_error *error)
+int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
+		    lk_error *error)
 {
+	const char *operation = "lk_lock_acquire";
 	lk_acquire_options own;
 	struct lk__call call = {.lookup = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
+	if (rc == 0)
+		rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc < 0)
@@ -245,24 +248,6 @@ static int lock_acquire(lk_lock *lock, const char *operation, int64_t wait_ms,
 	}
 	lk__lock_leave(&call);
 	return rc;
-}
-
-int lk_lock_acquire(lk_lock *lock, const lk_acquire_options *options, lk_error *error)
-{
-	return lock_acquire(lock, "lk_lock_acquire", -1, options, error);
-}
-
-int lk_lock_acquire_within(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
-			   lk_error *error)
-{
-	const char *operation = "lk_lock_acquire_within";
-	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	return rc < 0 ? rc : lock_acquire(lock, operation, wait_ms, options, error);
-}
-
-int lk_lock_try(lk_lock *lock, const lk_acquire_options *options, lk_error *error)
-{
-	return lock_acquire(lock, "lk_lock_try", 0, options, error);
 }
 
 int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error)

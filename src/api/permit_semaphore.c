@@ -132,38 +132,15 @@ static int permits_take(struct lk__counter_call call, int64_t count, lk_permit *
 		      : permits_acquire(&call, count, permits_out, wait_ms, &own);
 }
 
-/* Blocking. */
-static int permits_take_now(lk_permit_semaphore *semaphore, const char *operation, int64_t count,
-			    lk_permit *permits_out, int64_t wait_ms,
-			    const lk_acquire_options *options, lk_error *error)
+int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
+				lk_permit *permits_out, int64_t wait_ms,
+				const lk_acquire_options *options, lk_error *error)
 {
+	const char *operation = "lk_permit_semaphore_acquire";
 	if (!permits_out)
 		return lk__fail(error, LK_EINVAL, "%s: permits_out is NULL", operation);
 	return permits_take(lk__counter_call(semaphore, operation, error), count, permits_out,
 			    wait_ms, options);
-}
-
-int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
-				lk_permit *permits_out, const lk_acquire_options *options,
-				lk_error *error)
-{
-	return permits_take_now(semaphore, "lk_permit_semaphore_acquire", count, permits_out, -1,
-				options, error);
-}
-
-int lk_permit_semaphore_acquire_within(lk_permit_semaphore *semaphore, int64_t count,
-				       lk_permit *permits_out, int64_t wait_ms,
-				       const lk_acquire_options *options, lk_error *error)
-{
-	return permits_take_now(semaphore, "lk_permit_semaphore_acquire_within", count, permits_out,
-				wait_ms, options, error);
-}
-
-int lk_permit_semaphore_try(lk_permit_semaphore *semaphore, int64_t count, lk_permit *permits_out,
-			    const lk_acquire_options *options, lk_error *error)
-{
-	return permits_take_now(semaphore, "lk_permit_semaphore_try", count, permits_out, 0,
-				options, error);
 }
 
 int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t wait_ms,

@@ -44,24 +44,11 @@ static int semaphore_take(struct lk__counter_call call, int64_t permits, int64_t
 	return rc < 0 ? rc : lk__counter_wait(&call, &want);
 }
 
-int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, lk_cancel *cancel,
-			 lk_error *error)
+int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
+			 lk_cancel *cancel, lk_error *error)
 {
 	return semaphore_take(lk__counter_call(semaphore, "lk_semaphore_acquire", error), permits,
-			      -1, cancel);
-}
-
-int lk_semaphore_acquire_within(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
-				lk_cancel *cancel, lk_error *error)
-{
-	return semaphore_take(lk__counter_call(semaphore, "lk_semaphore_acquire_within", error),
-			      permits, wait_ms, cancel);
-}
-
-int lk_semaphore_try(lk_semaphore *semaphore, int64_t permits, lk_error *error)
-{
-	return semaphore_take(lk__counter_call(semaphore, "lk_semaphore_try", error), permits, 0,
-			      NULL);
+			      wait_ms, cancel);
 }
 
 int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,

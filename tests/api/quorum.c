@@ -91,7 +91,7 @@ void know_all(struct quorum *quorum, size_t count)
 	size_t seen = 0;
 	int64_t end_ms = now_ms() + slow_ms(10000);
 	while (seen < count && now_ms() < end_ms) {
-		expect(0, lk_lock_acquire_within(quorum->lock, slow_ms(10000), NULL, &err));
+		expect(0, lk_lock_acquire(quorum->lock, slow_ms(10000), NULL, &err));
 		for (int i = 0; i < 50 && (seen = nodes_with("q")) < count; i++)
 			sleep_ms(2);
 		expect(0, lk_lock_release(quorum->lock, NULL, &err));

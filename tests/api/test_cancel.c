@@ -32,7 +32,7 @@ static int acquire_with(struct scene *scene, lk_cancel *cancel)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.cancel = cancel;
 	check_clear_error();
-	return lk_lock_acquire(scene->lock, &options, &err);
+	return lk_lock_acquire(scene->lock, -1, &options, &err);
 }
 
 static void wait_to_be_cancelled(size_t index, void *argument)
@@ -159,8 +159,8 @@ static void test_one_call_at_a_time(void **state)
 	stranger_takes("twice", slow_ms(60000));
 	threads_start(&threads, 1, wait_to_be_cancelled, &scene);
 	wait_until(stats_of(scene.client).waiting == 1, 5000);
-	expect(LK_EINVAL, lk_lock_try(other, &options, &err));
-	expect(LK_EINVAL, lk_lock_acquire(other, &options, &err));
+	expect(LK_EINVAL, lk_lock_acquire(other, 0, &options, &err));
+	expect(LK_EINVAL, lk_lock_acquire(other, -1, &options, &err));
 	lk_cancel_now(scene.cancels[0]);
 	threads_join(&threads, 5000);
 	stranger_releases("twice");
@@ -334,8 +334,7 @@ static void wait_for_permits(size_t index, void *argument)
 	struct scene *scene = argument;
 	lk_semaphore *semaphore;
 	expect(0, lk_semaphore_new(&semaphore, scene->client, "permits", LK_STRLEN, NULL, &err));
-	expect(LK_ECANCELLED,
-	       lk_semaphore_acquire_within(semaphore, 1, -1, scene->cancels[index], &err));
+	expect(LK_ECANCELLED, lk_semaphore_acquire(semaphore, 1, -1, scene->cancels[index], &err));
 	lk_semaphore_free(semaphore);
 }
 
@@ -344,7 +343,7 @@ static void wait_for_ever(size_t index, void *argument)
 	struct scene *scene = argument;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.cancel = scene->cancels[index];
-	expect(LK_ECANCELLED, lk_lock_acquire_within(scene->lock, -1, &options, &err));
+	expect(LK_ECANCELLED, lk_lock_acquire(scene->lock, -1, &options, &err));
 }
 
 static void test_a_signal_ends_the_leader(void **state)
@@ -367,7 +366,7 @@ static void test_a_signal_ends_a_follower(void **state)
 #ifndef UNDER_TSAN /* it keeps handlers back while a thread sleeps in a futex */
 	struct scene scene;
 	open_scene(&scene, "follower", 1);
-	expect(0, lk_lock_acquire(scene.lock, NULL, &err));
+	expect(0, lk_lock_acquire(scene.lock, -1, NULL, &err));
 	interrupts_end(&scene, wait_to_be_cancelled);
 	expect(0, lk_lock_release(scene.lock, NULL, &err));
 	close_scene(&scene);

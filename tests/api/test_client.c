@@ -12,7 +12,7 @@ static void check_works(lk_client *client)
 {
 	lk_lock *lock = new_lock(client, "works");
 	expect(0, lk_client_ping(client, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -111,10 +111,11 @@ static void test_refused(void **state)
 	expect(LK_EUNREACHABLE, lk_client_ping(client, &err));
 	check(strstr(err.message, "127.0.0.1:1") != NULL);
 	check_int(err.system_errno, ==, ECONNREFUSED);
-	expect(LK_EUNREACHABLE, lk_lock_try(lock, NULL, &err));
-	expect(LK_EUNREACHABLE, lk_lock_acquire(lock, NULL, &err)); /* the first fails at once */
+	expect(LK_EUNREACHABLE, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(LK_EUNREACHABLE,
+	       lk_lock_acquire(lock, -1, NULL, &err)); /* the first fails at once */
 	check_int(now_ms() - start_ms, <=, slow_ms(3000));
-	expect(LK_EUNREACHABLE, lk_lock_acquire_within(lock, 100, NULL, &err));
+	expect(LK_EUNREACHABLE, lk_lock_acquire(lock, 100, NULL, &err));
 	check_int(stats_of(client).failures, ==, 3);
 	lk_lock_free(lock);
 	close_client(client);
@@ -201,7 +202,7 @@ static void test_connecting_goes_on_without_its_caller(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "left");
 	server_pause(&server);
-	check_int(lk_lock_acquire_within(lock, 50, NULL, &error), <, 0);
+	check_int(lk_lock_acquire(lock, 50, NULL, &error), <, 0);
 	check_int(stats_of(client).connects, ==, 0);
 	server_resume(&server);
 	wait_until(stats_of(client).connects == 1, 10000);
@@ -218,10 +219,10 @@ static void test_passwords_and_rights(void **state)
 	snprintf(url, sizeof(url), "redis://app:p%%40ss@127.0.0.1:%d", server.port);
 	lk_client *client = open_client_at(url, "");
 	lk_lock *allowed = new_lock(client, "app:1"), *denied = new_lock(client, "other");
-	expect(0, lk_lock_acquire(allowed, NULL, &err));
+	expect(0, lk_lock_acquire(allowed, -1, NULL, &err));
 	expect(0, lk_lock_release(allowed, NULL, &err));
-	expect(LK_EDENIED, lk_lock_try(denied, NULL, &err));
-	expect(LK_EDENIED, lk_lock_acquire(denied, NULL, &err));
+	expect(LK_EDENIED, lk_lock_acquire(denied, 0, NULL, &err));
+	expect(LK_EDENIED, lk_lock_acquire(denied, -1, NULL, &err));
 	check(!strstr(err.message, "p@ss"));
 	lk_lock_free(allowed);
 	lk_lock_free(denied);
@@ -260,10 +261,10 @@ static void test_database(void **state)
 	(void)state;
 	lk_client *client = open_client_with("database=5"), *bare = open_client();
 	lk_lock *lock = new_lock(client, "database"), *same = new_lock(bare, "database");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
 	check_int(redis_info(&server, "keyspace", "db5:keys="), ==, 1);
-	expect(0, lk_lock_try(same, NULL, &err));
+	expect(0, lk_lock_acquire(same, 0, NULL, &err));
 	expect(0, lk_lock_release(same, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
@@ -288,8 +289,8 @@ static void work_on_own_name(size_t index, void *argument)
 	snprintf(name, sizeof(name), "crowd-%zu", index);
 	lk_lock *lock = new_lock(crowd->client, name), *shared = new_lock(crowd->client, "crowd");
 	for (int i = 0; i < 30; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
-		expect(0, lk_lock_acquire(shared, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+		expect(0, lk_lock_acquire(shared, -1, NULL, &err));
 		expect(0, lk_lock_release(shared, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
@@ -340,7 +341,7 @@ static void work_until_over(size_t index, void *argument)
 	lease.lease_ms = 20000; /* which nobody renews: without a connection for that */
 	for (int i = 0; i < 100 || !many->over; i++) {
 		/* Nobody else wants it: the next try comes behind the release. */
-		expect(0, lk_lock_try(lock, &lease, &err));
+		expect(0, lk_lock_acquire(lock, 0, &lease, &err));
 		expect(0, lk_lock_release(lock, i % 3 ? NULL : &no_wait, &err));
 	}
 	lk_lock_free(lock);
@@ -431,7 +432,7 @@ static void work_until_told(size_t index, void *argument)
 	snprintf(name, sizeof(name), "kill-%zu", index % 4);
 	lk_lock *lock = new_lock(crowd->client, name);
 	for (int i = 0; i < 300; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
 	lk_lock_free(lock);
@@ -463,10 +464,10 @@ static void test_idle_connections_closed_by_the_server(void **state)
 	lk_lock *lock = new_lock(client, "idle");
 	redis_do(&server, "CONFIG SET timeout 1");
 	for (int i = 0; i < 2; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 		wait_until(redis_clients(&server, "lockkeeper") == 0, 20000);
-		expect(0, lk_lock_try(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 		expect(0, lk_client_ping(client, &err));
 	}
@@ -504,7 +505,7 @@ static void test_an_end_behind_an_answer_is_noticed(void **state)
 	lk_client *client = open_client();
 	struct threads threads;
 	lk_lock *lock = new_lock(client, "works");
-	expect(0, lk_lock_acquire(lock, NULL, &err)); /* which starts the background thread */
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* which starts the background thread */
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	threads_start(&threads, 1, kill_while_it_reads, NULL);
@@ -522,12 +523,12 @@ static void test_a_restarted_server(void **state)
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(3000));
 	lk_lock *lock = new_lock(client, "restart"), *other = new_lock(client, "other");
 	lk_event event;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	server_kill(&server);
-	int code = lk_lock_acquire_within(other, slow_ms(200), NULL, &err);
+	int code = lk_lock_acquire(other, slow_ms(200), NULL, &err);
 	check(code == LK_EUNREACHABLE || code == LK_EMAYBEHELD); /* a try may have left */
 	server_start_again(&server);
-	expect(0, lk_lock_acquire_within(other, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(other, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(other, NULL, &err));
 	/* Its data are gone, and with them our lock. */
 	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
@@ -541,14 +542,14 @@ static void test_a_restarted_server(void **state)
 static void wait_through(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_lock_acquire(argument, NULL, &err));
+	expect(0, lk_lock_acquire(argument, -1, NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
 static void wait_long(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_lock_acquire_within(argument, slow_ms(15000), NULL, &err));
+	expect(0, lk_lock_acquire(argument, slow_ms(15000), NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
@@ -573,7 +574,7 @@ static void test_a_wait_outlives_a_restart(void **state)
 static void check_unreachable(lk_lock *lock)
 {
 	int64_t start_ms = now_ms();
-	int code = lk_lock_acquire(lock, NULL, &err);
+	int code = lk_lock_acquire(lock, -1, NULL, &err);
 	check_int(now_ms() - start_ms, >=, slow_ms(100) - 1);
 	if (code != LK_EUNREACHABLE && code != LK_EMAYBEHELD)
 		check_fail(__FILE__, __LINE__, "%d %s", code, err.message);
@@ -598,7 +599,7 @@ static void test_a_wait_limit_outlasts_retry_ms(void **state)
 	for (int i = 0; i < 3; i++)
 		check_unreachable(lock);
 	server_start_again(&server);
-	wait_until(lk_lock_acquire(lock, NULL, &err) == 0, 10000);
+	wait_until(lk_lock_acquire(lock, -1, NULL, &err) == 0, 10000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -611,7 +612,7 @@ static void test_scripts_flushed(void **state)
 	lk_lock *lock = new_lock(client, "flush");
 	for (int i = 0; i < 20; i++) {
 		redis_do(&server, "SCRIPT FLUSH");
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		redis_do(&server, "SCRIPT FLUSH");
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}

@@ -26,7 +26,7 @@ static void take(lk_client *client, const char *name, int64_t lease_ms)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = lease_ms;
 	lk_lock *lock = new_lock(client, name);
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	lk_lock_free(lock);
 }
 
@@ -63,7 +63,7 @@ static void test_it_is_there_as_soon_as_the_lock(void **state)
 			expect(0, lk_plain_lock_new(&lock, client, "job", LK_STRLEN, NULL, &err));
 		else
 			expect(0, lk_write_lock_new(&lock, client, "job", LK_STRLEN, NULL, &err));
-		expect(0, lk_lock_try(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 		check_int(records(), ==, 1);
 		lk_lock_free(lock);
 		drop_client(client);
@@ -79,7 +79,7 @@ static void test_it_is_there_as_soon_as_several_locks(void **state)
 	parts[0] = new_lock(client, "one");
 	parts[1] = new_lock(client, "two");
 	expect(0, lk_multi_lock_new(&both, parts, 2, &err));
-	expect(0, lk_lock_try(both, NULL, &err));
+	expect(0, lk_lock_acquire(both, 0, NULL, &err));
 	check_int(records(), ==, 1);
 	lk_lock_free(both);
 	lk_lock_free(parts[0]);
@@ -95,7 +95,7 @@ static void test_it_is_there_as_soon_as_a_permit(void **state)
 	lk_client *client = open_client_with("client_record=full");
 	expect(0, lk_permit_semaphore_new(&semaphore, client, "slots", LK_STRLEN, NULL, &err));
 	expect(1, lk_permit_semaphore_try_set(semaphore, 1, &err));
-	expect(0, lk_permit_semaphore_try(semaphore, 1, &permit, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &permit, 0, NULL, &err));
 	check_int(records(), ==, 1);
 	expect(0, lk_permit_semaphore_release(semaphore, &permit, 1, &err));
 	expect(1, lk_permit_semaphore_delete(semaphore, &err));
@@ -160,7 +160,7 @@ static void test_one_command_per_client(void **state)
 	lk_lock *lock = new_lock(client, "job");
 	long long before = redis_info(&server, "commandstats", "cmdstat_set:calls=");
 	for (int i = 0; i < 200; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
 	wait_until(records() == 1, 5000);
@@ -188,7 +188,7 @@ static void test_the_record_ends_with_a_client_that_dies(void **state)
 	(void)state;
 	lk_client *client = open_client_with("client_record=short watchdog_ms=100");
 	lk_lock *lock = new_lock(client, "job");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	wait_until(records() == 1, 5000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	wait_until(records() == 0, 5000); /* idle: as one that is gone */

@@ -12,7 +12,7 @@ static void test_if_idle_refuses_while_it_holds(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "idle");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
 	expect(1, lk_lock_is_held(lock, NULL, &err));
 	expect(0, lk_client_ping(client, &err)); /* it stays open */
@@ -34,8 +34,8 @@ static void test_release_releases_all(void **state)
 		snprintf(name, sizeof(name), "all-%zu", i);
 		lk_lock *lock = new_lock(client, name);
 		options.owner = i % 2 ? NULL : "named";
-		expect(0, lk_lock_acquire(lock, &options, &err));
-		expect(0, lk_lock_acquire(lock, &options, &err));
+		expect(0, lk_lock_acquire(lock, -1, &options, &err));
+		expect(0, lk_lock_acquire(lock, -1, &options, &err));
 		lk_lock_free(lock);
 	}
 	check_int(redis_integer(&server, "DBSIZE"), ==, LOCKS);
@@ -51,10 +51,10 @@ static void test_release_wakes_others(void **state)
 	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_lock(client, "others"), *theirs = new_lock(other, "others");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs, slow_ms(200), NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(theirs, slow_ms(200), NULL, &err));
 	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-	expect(0, lk_lock_try(theirs, NULL, &err));
+	expect(0, lk_lock_acquire(theirs, 0, NULL, &err));
 	expect(0, lk_lock_release(theirs, NULL, &err));
 	lk_lock_free(lock);
 	lk_lock_free(theirs);
@@ -67,7 +67,7 @@ static void test_abandon_leaves_them_to_their_leases(void **state)
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(500));
 	lk_lock *lock = new_lock(client, "left");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
 	check_int(redis_integer(&server, "PTTL left"), >, 0);
 	wait_until(redis_integer(&server, "EXISTS left") == 0, 3000);
@@ -81,7 +81,7 @@ static void test_abandon_hands_over_an_exported_hold(void **state)
 	lk_client *client = open_client(), *heir = open_client();
 	lk_lock *lock = new_lock(client, "export"), *theirs = new_lock(heir, "export");
 	char field[LK_FIELD_SIZE];
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
 	lk_lock_free(lock);
@@ -102,12 +102,12 @@ static void wait_till_closed(size_t index, void *argument)
 	struct scene *scene = argument;
 	lk_event event;
 	if (index % 3 == 0)
-		expect(LK_ECLOSED, lk_lock_acquire(scene->lock, NULL, &err));
+		expect(LK_ECLOSED, lk_lock_acquire(scene->lock, -1, NULL, &err));
 	else if (index % 3 == 1)
-		expect(LK_ECLOSED, lk_lock_acquire_within(scene->lock, 3600000, NULL, &err));
+		expect(LK_ECLOSED, lk_lock_acquire(scene->lock, 3600000, NULL, &err));
 	else
 		expect(LK_ECLOSED, lk_event_wait(scene->client, &event, -1, NULL, &err));
-	expect(LK_ECLOSED, lk_lock_try(scene->lock, NULL, &err));
+	expect(LK_ECLOSED, lk_lock_acquire(scene->lock, 0, NULL, &err));
 }
 
 static void close_over_waiters(int how)
@@ -129,7 +129,7 @@ static void close_over_waiters(int how)
 static void wait_over_a_close(size_t index, void *argument)
 {
 	(void)index;
-	expect(LK_EMAYBEHELD, lk_lock_acquire(argument, NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(argument, -1, NULL, &err));
 }
 
 /* Its try is on its way to a server that is silent: nobody knows whether it will have the lock. */
@@ -139,7 +139,7 @@ static void test_a_waiter_whose_try_is_unanswered(void **state)
 	struct threads thread;
 	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
 	lk_lock *lock = new_lock(client, "unanswered");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	server_pause(&server);
 	uint64_t sent = stats_of(client).commands;
@@ -175,7 +175,7 @@ static void test_releases_not_waited_for_are_flushed(void **state)
 			char name[32];
 			snprintf(name, sizeof(name), "flush-%zu", i);
 			locks[i] = new_lock(client, name);
-			expect(0, lk_lock_acquire(locks[i], NULL, &err));
+			expect(0, lk_lock_acquire(locks[i], -1, NULL, &err));
 		}
 		for (size_t i = 0; i < LOCKS; i++) {
 			expect(0, lk_lock_release(locks[i], &release, &err));
@@ -195,7 +195,7 @@ static void test_close_is_bounded(void **state)
 	lk_lock *lock = new_lock(client, "bounded");
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	release.no_wait = 1;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	server_pause(&server);
 	expect(0, lk_lock_release(lock, &release, &err));
 	int64_t start_ms = now_ms();
@@ -229,7 +229,7 @@ static void test_what_has_failed_is_not_waited_for(void **state)
 			expect(0, lk_multi_lock_new(&lock, parts, 2, &err));
 		else
 			expect(0, lk_read_lock_new(&lock, client, "one", LK_STRLEN, NULL, &err));
-		expect(LK_EMAYBEHELD, lk_lock_try(lock, NULL, &err));
+		expect(LK_EMAYBEHELD, lk_lock_acquire(lock, 0, NULL, &err));
 		int64_t start_ms = now_ms();
 		expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
 		check_int(now_ms() - start_ms, <, slow_ms(10000));
@@ -246,7 +246,7 @@ static void test_free_of_an_open_client_abandons(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "free");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	lk_client_free(client);
 	lk_lock_free(lock);
 	check_int(redis_integer(&server, "PTTL free"), >, 20000);
@@ -263,7 +263,7 @@ static void create_and_destroy(size_t index, void *argument)
 		lk_client *client = open_client();
 		lk_lock *lock = new_lock(client, name);
 		if (i % 4) {
-			expect(0, lk_lock_acquire(lock, NULL, &err));
+			expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 			expect(0, lk_lock_release(lock, NULL, &err));
 		}
 		if (i % 3)
@@ -306,7 +306,7 @@ static bool outlives_its_hold(lk_client **client_out, lk_lock **lock_out)
 	*client_out = open_client_with("command_timeout_ms=%lld", slow_ms(100));
 	*lock_out = new_lock(*client_out, "outlives");
 	options.lease_ms = slow_ms(500);
-	expect(0, lk_lock_acquire(*lock_out, &options, &err));
+	expect(0, lk_lock_acquire(*lock_out, -1, &options, &err));
 	slow_turns_ms = 300; /* the second ends within the time that the close has */
 	deaf = true;
 	int code = lk_lock_extend(*lock_out, 60000, NULL, &err);
@@ -357,7 +357,7 @@ static void use_until_closed(size_t index, void *argument)
 {
 	struct scene *scene = argument;
 	for (;;) {
-		int code = lk_lock_acquire(scene->lock, NULL, &err);
+		int code = lk_lock_acquire(scene->lock, -1, NULL, &err);
 		if (code == 0)
 			code = lk_lock_release(scene->lock, NULL, &err);
 		if (code == LK_ECLOSED)
@@ -397,7 +397,7 @@ static void test_closed_by_many_at_once(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "many");
 	struct threads threads;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	threads_start(&threads, 6, close_it, client);
 	threads_join(&threads, 10000);
 	check_int(redis_integer(&server, "EXISTS many"), ==, 0);
@@ -419,7 +419,7 @@ static void test_closed_by_many_in_vain(void **state)
 		lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(200));
 		lk_lock *lock = new_lock(client, "vain");
 		struct threads threads;
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		server_pause(&server);
 		threads_start(&threads, 3, close_in_vain, client);
 		threads_join(&threads, 10000);
@@ -488,7 +488,7 @@ static void release_over_a_closed_client(int no_wait)
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	release.no_wait = no_wait;
 	open_three(&three);
-	expect(0, lk_lock_acquire_within(three.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(three.lock, slow_ms(10000), NULL, &err));
 	wait_until(all_have_it(&three), 5000); /* two of them are a majority for the release, too */
 	expect(0, lk_client_close(three.clients[2], LK_CLOSE_RELEASE, &err));
 	lk_client_free(three.clients[2]);
@@ -511,7 +511,7 @@ static void test_a_closed_client_is_not_asked_to_join(void **state)
 	open_three(&three);
 	redis_do(&three.more[1], "HSET red stranger 1");
 	int64_t begun_ms = now_ms();
-	expect(0, lk_lock_acquire_within(three.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(three.lock, slow_ms(10000), NULL, &err));
 	expect(0, lk_client_close(three.clients[2], LK_CLOSE_RELEASE, &err));
 	lk_client_free(three.clients[2]);
 	sleep_ms(2 * (now_ms() - begun_ms) + 50); /* the next question comes meanwhile */

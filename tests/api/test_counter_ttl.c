@@ -57,10 +57,11 @@ static void test_a_semaphore_that_is_made(void **state)
 	expect(0, lk_semaphore_add(bare, 2, &err));
 	check_lasts("s", TTL_MS);
 	expect(1, lk_semaphore_delete(bare, &err));
-	expect(LK_EBUSY, lk_semaphore_try(said, 4, &err)); /* refused, and made all the same */
+	expect(LK_EBUSY,
+	       lk_semaphore_acquire(said, 4, 0, NULL, &err)); /* refused, and made all the same */
 	check_lasts("s", TTL_MS);
 	expect(1, lk_semaphore_delete(bare, &err));
-	expect(0, lk_semaphore_try(said, 1, &err));
+	expect(0, lk_semaphore_acquire(said, 1, 0, NULL, &err));
 	check_lasts("s", TTL_MS);
 	expect(1, lk_semaphore_delete(bare, &err));
 	lk_semaphore_free(bare);
@@ -75,7 +76,7 @@ static void each_prolongs(lk_semaphore *semaphore)
 	expect(0, lk_semaphore_try_set(semaphore, 5, 0, &err));
 	check_lasts("s", TTL_MS);
 	shorten("s");
-	expect(0, lk_semaphore_try(semaphore, 1, &err));
+	expect(0, lk_semaphore_acquire(semaphore, 1, 0, NULL, &err));
 	check_lasts("s", TTL_MS);
 	shorten("s");
 	expect(0, lk_semaphore_release(semaphore, 1, &err));
@@ -99,8 +100,8 @@ static void each_keeps(lk_semaphore *semaphore)
 	int64_t number = 0;
 	expect(0, lk_semaphore_try_set(semaphore, 5, 0, &err));
 	expect(0, lk_semaphore_release(semaphore, 2, &err));
-	expect(0, lk_semaphore_try(semaphore, 1, &err));
-	expect(LK_EBUSY, lk_semaphore_try(semaphore, 100, &err));
+	expect(0, lk_semaphore_acquire(semaphore, 1, 0, NULL, &err));
+	expect(LK_EBUSY, lk_semaphore_acquire(semaphore, 100, 0, NULL, &err));
 	expect(0, lk_semaphore_add(semaphore, -1, &err));
 	expect(0, lk_semaphore_available(semaphore, &number, &err));
 	expect(0, lk_semaphore_drain(semaphore, &number, &err));
@@ -170,7 +171,7 @@ static void test_a_permit_semaphore(void **state)
 	lk_permit permit, other;
 	lk_client *client = open_client();
 	lk_permit_semaphore *semaphore = new_permits(client, 3, TTL_MS);
-	expect(0, lk_permit_semaphore_try(semaphore, 1, &permit, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &permit, 0, NULL, &err));
 	check_both_last(TTL_MS);
 	shorten_both();
 	expect(0, lk_permit_semaphore_try_set(semaphore, 3, &err));
@@ -182,7 +183,7 @@ static void test_a_permit_semaphore(void **state)
 	expect(0, lk_permit_semaphore_set(semaphore, 3, &err));
 	check_both_last(TTL_MS);
 	shorten_both();
-	expect(0, lk_permit_semaphore_try(semaphore, 1, &other, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &other, 0, NULL, &err));
 	check_both_last(TTL_MS);
 	shorten_both();
 	expect(0, lk_permit_semaphore_release(semaphore, &other, 1, &err));
@@ -217,7 +218,7 @@ static void test_a_permit_semaphore_that_has_none(void **state)
 			    *plain = new_permits(client, 0, 0);
 	redis_do(&server, "SET p 5");
 	expect(0, lk_permit_semaphore_try_set(lasting, 3, &err));
-	expect(0, lk_permit_semaphore_try(lasting, 1, &permit, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(lasting, 1, &permit, 0, NULL, &err));
 	expect(0, lk_permit_semaphore_add(lasting, 1, &err));
 	check_int(ttl_of("p"), ==, -1);
 	check_int(ttl_of("{p}:timeout"), ==, -1);
@@ -243,13 +244,13 @@ static void test_it_lasts_as_long_as_a_permit(void **state)
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(900));
 	lk_permit_semaphore *semaphore = new_permits(client, 2, 1000);
 	options.lease_ms = TTL_MS;
-	expect(0, lk_permit_semaphore_try(semaphore, 1, &permit, &options, &err));
+	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &permit, 0, &options, &err));
 	check_both_last(TTL_MS);
 	expect(0, lk_permit_semaphore_update_lease(semaphore, permit.id, 2 * TTL_MS, &err));
 	check_both_last(2 * TTL_MS);
 	expect(0, lk_permit_semaphore_release(semaphore, &permit, 1, &err));
 	expect(1, lk_permit_semaphore_delete(semaphore, &err));
-	expect(0, lk_permit_semaphore_try(semaphore, 1, &renewed, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &renewed, 0, NULL, &err));
 	uint64_t renewals = stats_of(client).renewals;
 	redis_do(&server, "PEXPIRE p %lld", slow_ms(700));
 	redis_do(&server, "PEXPIRE {p}:timeout %lld", slow_ms(700));
@@ -269,7 +270,7 @@ static lk_latch *new_latch(lk_client *client, int64_t ttl_ms)
 	lk_latch *latch = NULL;
 	lk_latch_options options = LK_LATCH_OPTIONS_INIT;
 	options.ttl_ms = ttl_ms;
-	expect(0, lk_latch_new_with(&latch, client, "l", 1, ttl_ms ? &options : NULL, &err));
+	expect(0, lk_latch_new(&latch, client, "l", 1, ttl_ms ? &options : NULL, &err));
 	return latch;
 }
 
@@ -290,7 +291,7 @@ static void test_a_latch(void **state)
 	shorten("l");
 	expect(0, lk_latch_count_down(plain, 1, &left, &err));
 	expect(0, lk_latch_count(lasting, &left, &err));
-	expect(LK_ETIMEDOUT, lk_latch_await_within(lasting, 1, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_latch_await(lasting, 1, NULL, &err));
 	check_lasts("l", SHORT_MS);
 	redis_do(&server, "PERSIST l");
 	expect(0, lk_latch_count_down(lasting, 1, &left, &err));
@@ -309,7 +310,7 @@ static void test_a_latch_whose_time_is_over(void **state)
 	lk_client *client = open_client();
 	lk_latch *latch = new_latch(client, slow_ms(200));
 	expect(1, lk_latch_try_set(latch, 1, &err));
-	expect(0, lk_latch_await_within(latch, slow_ms(20000), NULL, &err));
+	expect(0, lk_latch_await(latch, slow_ms(20000), NULL, &err));
 	lk_latch_free(latch);
 	close_client(client);
 }
@@ -326,7 +327,7 @@ static void test_options(void **state)
 		lk_latch_options of_latch = {sizeof(of_latch), wrong[i]};
 		lk_semaphore_options of_semaphore = {sizeof(of_semaphore), 0, wrong[i]};
 		lk_permit_semaphore_options of_permits = {sizeof(of_permits), 0, wrong[i]};
-		expect(LK_EINVAL, lk_latch_new_with(&latch, client, "n", 1, &of_latch, &err));
+		expect(LK_EINVAL, lk_latch_new(&latch, client, "n", 1, &of_latch, &err));
 		check(strstr(err.message, "ttl_ms") != NULL);
 		expect(LK_EINVAL,
 		       lk_semaphore_new(&semaphore, client, "n", 1, &of_semaphore, &err));
@@ -335,7 +336,7 @@ static void test_options(void **state)
 		       lk_permit_semaphore_new(&permits, client, "n", 1, &of_permits, &err));
 		check(strstr(err.message, "ttl_ms") != NULL);
 	}
-	expect(LK_EINVAL, lk_latch_new_with(NULL, client, "n", 1, NULL, &err));
+	expect(LK_EINVAL, lk_latch_new(NULL, client, "n", 1, NULL, &err));
 	close_client(client);
 }
 

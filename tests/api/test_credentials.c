@@ -67,7 +67,7 @@ static void rotate(const char *password)
 static void take_and_give(lk_client *client)
 {
 	lk_lock *lock = new_lock(client, "c");
-	expect(0, lk_lock_acquire_within(lock, 10000, NULL, &err));
+	expect(0, lk_lock_acquire(lock, 10000, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 }
@@ -101,9 +101,9 @@ static void test_a_program_without_credentials(void **state)
 	rotate("one");
 	lk_client *client = client_of(config);
 	lk_lock *lock = new_lock(client, "c");
-	expect(LK_EUNREACHABLE, lk_lock_try(lock, NULL, &err));
+	expect(LK_EUNREACHABLE, lk_lock_acquire(lock, 0, NULL, &err));
 	check(strstr(err.message, "the program has no credentials") != NULL);
-	wait_until(lk_lock_try(lock, NULL, NULL) == 0, 10000);
+	wait_until(lk_lock_acquire(lock, 0, NULL, NULL) == 0, 10000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	vault_set(&vault, "keeper", "one", 3); /* and a wait goes on */
 	kill_connections();
@@ -123,10 +123,10 @@ static void test_wrong_credentials(void **state)
 	rotate("right");
 	lk_client *client = client_of(config);
 	lk_lock *lock = new_lock(client, "c");
-	expect(LK_EAUTH, lk_lock_try(lock, NULL, &err));
+	expect(LK_EAUTH, lk_lock_acquire(lock, 0, NULL, &err));
 	check(strstr(err.message, "wrong") == NULL);
 	vault_set(&vault, "keeper", "right", 0);
-	wait_until(lk_lock_try(lock, NULL, NULL) == 0, 10000);
+	wait_until(lk_lock_acquire(lock, 0, NULL, NULL) == 0, 10000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -153,7 +153,7 @@ static void test_closed_while_it_asks(void **state)
 		lk_config_set_credentials(config, slow_vault, vault);
 		lk_client *client = client_of(config);
 		lk_lock *lock = new_lock(client, "c");
-		lk_lock_acquire_within(lock, 75 * i, NULL, NULL);
+		lk_lock_acquire(lock, 75 * i, NULL, NULL);
 		lk_lock_free(lock);
 		drop_client(client);
 		free(vault);

@@ -131,7 +131,7 @@ static void pair_succeeds(lk_lock *lock)
 {
 	int code = LK_ESYSTEM;
 	for (int64_t end_ms = now_ms() + slow_ms(5000); is_starved(code) && now_ms() < end_ms;)
-		code = lk_lock_acquire_within(lock, slow_ms(5000), NULL, &err);
+		code = lk_lock_acquire(lock, slow_ms(5000), NULL, &err);
 	expect(0, code);
 	expect(0, lk_lock_release(lock, NULL, &err));
 }
@@ -144,7 +144,7 @@ static void test_the_first_acquire_with_few_descriptors(void **state)
 		lk_client *client = open_client();
 		lk_lock *lock = new_lock(client, "first");
 		starve(left);
-		int code = lk_lock_acquire_within(lock, slow_ms(1000), NULL, &err);
+		int code = lk_lock_acquire(lock, slow_ms(1000), NULL, &err);
 		if (!is_starved(code))
 			expect(0, lk_lock_release(lock, NULL, &err));
 		feed();
@@ -183,7 +183,7 @@ static void test_a_held_lock_with_few_descriptors(void **state)
 		lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(150));
 		lk_lock *lock = new_lock(client, "held");
 		redisContext *teller = redisConnectUnix(server.socket);
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		starve(left);
 		freeReplyObject(redisCommand(teller, "CLIENT KILL TYPE normal SKIPME yes"));
 		sleep_ms(slow_ms(100)); /* a renewal and its repetitions fall due */
@@ -207,7 +207,7 @@ static void test_each_call_refuses(void **state)
 		lk_client *client = open_client();
 		lk_lock *lock = new_lock(client, "refused");
 		refused[call] = true;
-		if (!is_starved(lk_lock_acquire_within(lock, slow_ms(300), NULL, &err)))
+		if (!is_starved(lk_lock_acquire(lock, slow_ms(300), NULL, &err)))
 			expect(0, lk_lock_release(lock, NULL, &err));
 		refused[call] = false;
 		pair_succeeds(lock);
@@ -225,10 +225,10 @@ static void test_a_start_that_fails_leaks_nothing(void **state)
 		lk_client *client = open_client();
 		lk_lock *lock = new_lock(client, "start");
 		refused[starts[i]] = true;
-		expect(LK_ESYSTEM, lk_lock_try(lock, NULL, &err));
+		expect(LK_ESYSTEM, lk_lock_acquire(lock, 0, NULL, &err));
 		size_t fds = descriptors(), bytes = mallinfo2().uordblks;
 		for (int retry = 0; retry < RETRIES; retry++)
-			expect(LK_ESYSTEM, lk_lock_try(lock, NULL, &err));
+			expect(LK_ESYSTEM, lk_lock_acquire(lock, 0, NULL, &err));
 		wait_until(descriptors() <= fds, 5000); /* a connector may end late */
 		check_int(mallinfo2().uordblks, <=, bytes + LOST_MOST);
 		refused[starts[i]] = false;
@@ -251,9 +251,9 @@ static void wait_body(size_t index, void *argument)
 	lk_error error;
 	(void)index;
 	if (waiting->wait_ms < 0)
-		expect(0, lk_lock_acquire(waiting->lock, NULL, &error));
+		expect(0, lk_lock_acquire(waiting->lock, -1, NULL, &error));
 	else
-		expect(0, lk_lock_acquire_within(waiting->lock, waiting->wait_ms, NULL, &error));
+		expect(0, lk_lock_acquire(waiting->lock, waiting->wait_ms, NULL, &error));
 	expect(0, lk_lock_release(waiting->lock, NULL, &error));
 }
 
@@ -266,7 +266,7 @@ static void test_a_waiter_without_a_subscription_polls(void **state)
 	struct waiting waiting = {new_lock(client, "deaf"), slow_ms(10000)};
 	struct threads threads;
 	pair_succeeds(waiting.lock);
-	expect(0, lk_lock_acquire(held, NULL, &err));
+	expect(0, lk_lock_acquire(held, -1, NULL, &err));
 	refusals = 0;
 	refused[SOCKET] = true;
 	threads_start(&threads, 1, wait_body, &waiting);
@@ -347,14 +347,14 @@ static void test_a_red_lock_without_a_descriptor_says_so(void **state)
 	}
 	expect(0,
 	       lk_red_lock_new(&lock, clients, COUNT(clients), "red", LK_STRLEN, &options, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	refused[EVENTFD] = true;
 	expect(LK_ESYSTEM, lk_lock_extend(lock, slow_ms(30000), NULL, &err));
 	refused[EVENTFD] = false;
 	expect(0, lk_lock_extend(lock, slow_ms(30000), NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	refused[EVENTFD] = true;
-	expect(LK_ESYSTEM, lk_lock_try(lock, NULL, &err));
+	expect(LK_ESYSTEM, lk_lock_acquire(lock, 0, NULL, &err));
 	refused[EVENTFD] = false;
 	lk_lock_free(lock);
 	for (size_t i = 0; i < COUNT(clients); i++)

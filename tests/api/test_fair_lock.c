@@ -46,11 +46,11 @@ static void test_acquires_and_releases(void **state)
 {
 	(void)state;
 	struct pair pair = open_pair();
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	expect(1, is_locked(pair.two, &err));
 	expect(1, lk_lock_is_held(pair.one, NULL, &err));
 	expect(0, lk_lock_is_held(pair.two, NULL, &err));
-	expect(LK_EBUSY, lk_lock_try(pair.two, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(pair.two, 0, NULL, &err));
 	check_int(queued(), ==, 0);
 	expect(LK_ENOTOWNER, lk_lock_release(pair.two, NULL, &err));
 	expect(0, lk_lock_release(pair.one, NULL, &err));
@@ -63,10 +63,10 @@ static void test_reentry_costs_no_command(void **state)
 {
 	(void)state;
 	struct pair pair = open_pair();
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	uint64_t commands = stats_of(pair.first).commands;
 	for (int i = 0; i < 10; i++)
-		expect(0, lk_lock_acquire(pair.one, NULL, &err));
+		expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	expect(11, lk_lock_hold_count(pair.one, NULL, &err));
 	for (int i = 0; i < 10; i++)
 		expect(0, lk_lock_release(pair.one, NULL, &err));
@@ -81,7 +81,7 @@ static void queue_up(size_t index, void *argument)
 	struct pair *pair = argument;
 	lk_lock *lock = index % 2 ? pair->one : pair->two;
 	wait_until(queued() >= (long long)index || pair->served > 0, 20000);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	pair->order[pair->served++] = index;
 	expect(0, lk_lock_release(lock, NULL, &err));
 }
@@ -91,7 +91,7 @@ static void test_first_come_first_served(void **state)
 	(void)state;
 	struct pair pair = open_pair();
 	struct threads threads;
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	threads_start(&threads, MANY, queue_up, &pair);
 	wait_until(queued() == MANY, 20000);
 	expect(0, lk_lock_release(pair.one, NULL, &err));
@@ -110,9 +110,8 @@ static void wait_on_two(size_t index, void *argument)
 	(void)index;
 	options.cancel = pair->cancel;
 	options.lease_ms = pair->lease_ms;
-	pair->code = pair->wait_ms < 0
-			     ? lk_lock_acquire(pair->two, &options, &err)
-			     : lk_lock_acquire_within(pair->two, pair->wait_ms, &options, &err);
+	pair->code = pair->wait_ms < 0 ? lk_lock_acquire(pair->two, -1, &options, &err)
+				       : lk_lock_acquire(pair->two, pair->wait_ms, &options, &err);
 	pair->served++;
 	if (pair->code == 0)
 		expect(0, lk_lock_release(pair->two, NULL, &err));
@@ -123,7 +122,7 @@ static void test_limit_ends_the_wait(void **state)
 	(void)state;
 	struct pair pair = open_pair();
 	pair.wait_ms = 300;
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	int64_t begun_ms = now_ms();
 	wait_on_two(0, &pair);
 	check_int(pair.code, ==, LK_ETIMEDOUT);
@@ -140,7 +139,7 @@ static void test_cancel_ends_the_wait(void **state)
 	struct threads threads;
 	pair.wait_ms = -1;
 	expect(0, lk_cancel_new(&pair.cancel, &err));
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	threads_start(&threads, 1, wait_on_two, &pair);
 	wait_until(queued() == 1, 5000);
 	lk_cancel_now(pair.cancel);
@@ -158,7 +157,7 @@ static void test_force_release_serves_the_next(void **state)
 	struct pair pair = open_pair();
 	struct threads threads;
 	pair.wait_ms = -1;
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	threads_start(&threads, 1, wait_on_two, &pair);
 	wait_until(queued() == 1, 5000);
 	expect(1, lk_lock_force_release(pair.one, &err));
@@ -177,7 +176,7 @@ static void test_lease_ends_and_the_next_is_served(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(400);
 	pair.wait_ms = -1;
-	expect(0, lk_lock_acquire(pair.one, &options, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, &options, &err));
 	threads_start(&threads, 1, wait_on_two, &pair);
 	threads_join(&threads, 10000);
 	check_int(pair.code, ==, 0);
@@ -192,10 +191,10 @@ static void test_watchdog_renews_what_was_handed_over(void **state)
 			    .second = open_client_with("watchdog_ms=%lld", slow_ms(600))};
 	pair.one = new_fair(pair.first, "fair");
 	pair.two = new_fair(pair.second, "fair");
-	expect(0, lk_lock_acquire(pair.two, NULL, &err));
+	expect(0, lk_lock_acquire(pair.two, -1, NULL, &err));
 	wait_until(stats_of(pair.second).renewals >= 4, 10000);
 	check(remaining(pair.two, NULL) > 0);
-	expect(LK_EBUSY, lk_lock_try(pair.one, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(pair.one, 0, NULL, &err));
 	expect(0, lk_lock_release(pair.two, NULL, &err));
 	close_pair(&pair);
 }
@@ -207,9 +206,9 @@ static void test_owners_with_names(void **state)
 	lk_acquire_options job = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options back = LK_RELEASE_OPTIONS_INIT;
 	job.owner = back.owner = "job 7";
-	expect(0, lk_lock_acquire(pair.one, &job, &err));
-	expect(0, lk_lock_acquire(pair.one, &job, &err));
-	expect(LK_EBUSY, lk_lock_try(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, &job, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, &job, &err));
+	expect(LK_EBUSY, lk_lock_acquire(pair.one, 0, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(pair.one, NULL, &err));
 	expect(2, lk_lock_hold_count(pair.one, "job 7", &err));
 	expect(0, lk_lock_extend(pair.one, slow_ms(60000), "job 7", &err));
@@ -224,7 +223,7 @@ static void test_exported_field_is_released_elsewhere(void **state)
 	(void)state;
 	struct pair pair = open_pair();
 	char field[LK_FIELD_SIZE];
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	expect(0, lk_lock_export(pair.one, NULL, field, sizeof(field), &err));
 	expect(1, is_held_by(pair.two, field, &err));
 	expect(0, lk_lock_release_field(pair.two, field, &err));
@@ -238,11 +237,11 @@ static void test_excludes_the_reentrant_lock(void **state)
 	(void)state;
 	struct pair pair = open_pair();
 	lk_lock *other = new_lock(pair.second, "fair");
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
-	expect(LK_EBUSY, lk_lock_try(other, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(other, 0, NULL, &err));
 	expect(0, lk_lock_release(pair.one, NULL, &err));
-	expect(0, lk_lock_acquire(other, NULL, &err));
-	expect(LK_EBUSY, lk_lock_try(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(other, -1, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(pair.one, 0, NULL, &err));
 	expect(0, lk_lock_release(other, NULL, &err));
 	lk_lock_free(other);
 	close_pair(&pair);
@@ -253,12 +252,12 @@ static void test_other_types_are_refused(void **state)
 	(void)state;
 	struct pair pair = open_pair();
 	redis_do(&server, "HSET fair mode read stranger:1 1");
-	expect(LK_EWRONGTYPE, lk_lock_acquire(pair.one, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(pair.one, -1, NULL, &err));
 	check(strstr(err.message, "is a read/write lock, not a fair lock") != NULL);
-	expect(LK_EWRONGTYPE, lk_lock_try(pair.one, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(pair.one, 0, NULL, &err));
 	redis_do(&server, "DEL fair");
 	redis_do(&server, "SET fair text");
-	expect(LK_EWRONGTYPE, lk_lock_acquire_within(pair.one, 1000, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(pair.one, 1000, NULL, &err));
 	redis_do(&server, "DEL fair");
 	close_pair(&pair);
 }
@@ -280,14 +279,14 @@ static void test_names_of_other_slots_are_refused(void **state)
 	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, good[0], LK_NAME_SIZE_MAX + 1, &err));
 	for (size_t i = 0; i < COUNT(good); i++) {
 		lock = new_fair(client, good[i]);
-		expect(0, lk_lock_try(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 		lk_lock_free(lock);
 	}
 	close_client(client);
 	client = open_client_with("key_prefix=app{1}:");
 	lock = new_fair(client, "a}b");
-	expect(0, lk_lock_try(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS app{1}:a}b"), ==, 1);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
@@ -301,7 +300,7 @@ static void release_at_once(size_t index, void *argument)
 	lk_lock *lock = index % 2 ? pair->one : pair->two;
 	options.no_wait = 1;
 	for (int i = 0; i < 50; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		check_int(pair->served++, ==, 0);
 		pair->served--;
 		expect(0, lk_lock_release(lock, &options, &err));
@@ -337,7 +336,7 @@ static void inherit_place(size_t index, void *argument)
 	wait_until(stats_of(heirs->client).waiting == index, 5000);
 	/* The second one's limit passes while its try has no answer. */
 	const int codes[HEIRS] = {LK_ETIMEDOUT, LK_EMAYBEHELD, 0};
-	expect(codes[index], lk_lock_acquire_within(heirs->lock, waits_ms[index], &options, &err));
+	expect(codes[index], lk_lock_acquire(heirs->lock, waits_ms[index], &options, &err));
 }
 
 /* The second leaves a try behind while the server is silent, and the third hears its answer. */
@@ -349,7 +348,7 @@ static void test_an_inherited_place_has_the_lease_of_its_new_owner(void **state)
 	struct threads threads;
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.owner = "heir";
-	expect(0, lk_lock_acquire(pair.one, NULL, &err));
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	threads_start(&threads, HEIRS, inherit_place, &heirs);
 	wait_until(stats_of(pair.second).waiting == HEIRS && stats_of(pair.second).busy >= 2, 5000);
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(600));

@@ -29,7 +29,7 @@ static uint64_t token_of(lk_lock *lock)
 
 static uint64_t grant(lk_lock *lock)
 {
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	uint64_t token = token_of(lock);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	return token;
@@ -64,7 +64,7 @@ static void test_the_greatest_token_is_the_last(void **state)
 	lk_lock *lock = new_fenced(client, 0);
 	redis_do(&server, "SET " TOKEN_KEY " 9007199254740990");
 	check(grant(lock) == LK_FENCE_TOKEN_MAX);
-	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, -1, NULL, &err));
 	check(strstr(err.message, "counter") != NULL);
 	check_int(redis_integer(&server, "EXISTS fenced"), ==, 0);
 	forget_tokens();
@@ -88,9 +88,9 @@ static void test_owners_can_read_the_token(void **state)
 	struct threads threads;
 	uint64_t token = 7;
 	expect(LK_ENOTOWNER, lk_lock_fence(lock, NULL, &token, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	uint64_t first = token_of(lock);
-	expect(0, lk_lock_acquire(lock, NULL, &err)); /* re-entry */
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* re-entry */
 	check(token_of(lock) == first);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	check(token_of(lock) == first);
@@ -99,7 +99,7 @@ static void test_owners_can_read_the_token(void **state)
 	expect(LK_EINVAL, lk_lock_fence(lock, NULL, NULL, &err));
 	expect(LK_EINVAL, lk_lock_fence(NULL, NULL, &token, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_acquire(reentrant, NULL, &err));
+	expect(0, lk_lock_acquire(reentrant, -1, NULL, &err));
 	expect(LK_EINVAL, lk_lock_fence(reentrant, NULL, &token, &err));
 	check(strstr(err.message, "a lock has no fence tokens") != NULL);
 	expect(0, lk_lock_release(reentrant, NULL, &err));
@@ -118,25 +118,25 @@ static void test_the_acquire_tells_the_token(void **state)
 	uint64_t token = 0, again = 0, untouched = 7;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.fence_out = &token;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check(token && token == token_of(lock));
 	options.fence_out = &again;
-	expect(0, lk_lock_acquire(lock, &options, &err)); /* re-entry */
+	expect(0, lk_lock_acquire(lock, -1, &options, &err)); /* re-entry */
 	check(again == token);
 	options.fence_out = &untouched;
-	expect(LK_EBUSY, lk_lock_try(others, &options, &err));
+	expect(LK_EBUSY, lk_lock_acquire(others, 0, &options, &err));
 	expect(1, lk_lock_force_release(others, &err));
 	wait_until(lk_lock_is_held(lock, NULL, NULL) == 0, 20000);
-	expect(LK_ELOST, lk_lock_acquire(lock, &options, &err));
+	expect(LK_ELOST, lk_lock_acquire(lock, -1, &options, &err));
 	check(untouched == 7);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	options.fence_out = &again;
-	expect(0, lk_lock_try(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, 0, &options, &err));
 	check(again > token && again == token_of(lock));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	options.fence_out = &token;
-	expect(0, lk_lock_acquire_within(lock, 1000, &options, &err));
+	expect(0, lk_lock_acquire(lock, 1000, &options, &err));
 	check(token > again && token == token_of(lock));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	forget_tokens();
@@ -157,7 +157,7 @@ static void team_member(size_t index, void *argument)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = "team";
 	options.fence_out = &team->tokens[index];
-	expect(0, lk_lock_acquire_within(team->lock, slow_ms(20000), &options, &err));
+	expect(0, lk_lock_acquire(team->lock, slow_ms(20000), &options, &err));
 }
 
 /* Both wait: one is granted the lock, the other joins it. */
@@ -187,9 +187,9 @@ static void refuses_fence_out(lk_lock *lock, const char *reason)
 	uint64_t token = 7;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.fence_out = &token;
-	expect(LK_EINVAL, lk_lock_acquire(lock, &options, &err));
-	expect(LK_EINVAL, lk_lock_acquire_within(lock, 10, &options, &err));
-	expect(LK_EINVAL, lk_lock_try(lock, &options, &err));
+	expect(LK_EINVAL, lk_lock_acquire(lock, -1, &options, &err));
+	expect(LK_EINVAL, lk_lock_acquire(lock, 10, &options, &err));
+	expect(LK_EINVAL, lk_lock_acquire(lock, 0, &options, &err));
 	check(strstr(err.message, "fence_out") && strstr(err.message, reason) && token == 7);
 	lk_lock_free(lock);
 }
@@ -233,7 +233,7 @@ static void test_permits_refuse_fence_out(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.fence_out = &token;
 	expect(0, lk_permit_semaphore_new(&permits, client, "n", 1, NULL, &err));
-	expect(LK_EINVAL, lk_permit_semaphore_try(permits, 1, &permit, &options, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_acquire(permits, 1, &permit, 0, &options, &err));
 	check(strstr(err.message, "fence_out") && token == 7);
 	check_int(stats_of(client).commands, ==, 0);
 	lk_permit_semaphore_free(permits);
@@ -250,9 +250,9 @@ static void test_a_struct_without_fence_out(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.struct_size = offsetof(lk_acquire_options, fence_out);
 	options.fence_out = &token;
-	expect(0, lk_lock_try(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, 0, &options, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_try(reentrant, &options, &err));
+	expect(0, lk_lock_acquire(reentrant, 0, &options, &err));
 	expect(0, lk_lock_release(reentrant, NULL, &err));
 	check(token == 7);
 	forget_tokens();
@@ -268,7 +268,7 @@ static void test_a_notice_tells_the_token(void **state)
 	lk_lock *lock = new_fenced(client, 0);
 	lk_event event;
 	uint64_t token;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	uint64_t first = token_of(lock);
 	expect(1, lk_lock_force_release(lock, &err));
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
@@ -303,7 +303,7 @@ static void crowd_member(size_t index, void *argument)
 	options.fence_out = &token;
 	for (int i = 0; i < ROUNDS; i++) {
 		options.lease_ms = i % 3 ? 0 : slow_ms(20000);
-		expect(0, lk_lock_acquire_within(lock, slow_ms(20000), &options, &err));
+		expect(0, lk_lock_acquire(lock, slow_ms(20000), &options, &err));
 		check_int(crowd->inside++, ==, 0);
 		check(token == token_of(lock));
 		crowd->tokens[crowd->count++] = token;

@@ -62,10 +62,10 @@ static void every_call_fails(struct scene *scene)
 	expect(LK_EFORKED, lk_event_fd(scene->client, &err));
 	expect(LK_EFORKED, lk_scan_new(&scan, scene->client, NULL, &err));
 	expect(LK_EFORKED, lk_lock_new(&new, scene->client, "n", 1, &err));
-	expect(LK_EFORKED, lk_lock_acquire(lock, NULL, &err));
-	expect(LK_EFORKED, lk_lock_acquire(scene->other, NULL, &err));
-	expect(LK_EFORKED, lk_lock_acquire_within(lock, 10, NULL, &err));
-	expect(LK_EFORKED, lk_lock_try(lock, NULL, &err));
+	expect(LK_EFORKED, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(LK_EFORKED, lk_lock_acquire(scene->other, -1, NULL, &err));
+	expect(LK_EFORKED, lk_lock_acquire(lock, 10, NULL, &err));
+	expect(LK_EFORKED, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(LK_EFORKED, lk_lock_release(lock, NULL, &err));
 	expect(LK_EFORKED, lk_lock_force_release(lock, &err));
 	expect(LK_EFORKED, lk_lock_extend(lock, 60000, NULL, &err));
@@ -97,8 +97,8 @@ static void own_client(struct scene *scene)
 #ifndef UNDER_TSAN /* it cannot start threads after such a fork */
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "fork"), *other = new_lock(client, "child");
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
-	expect(0, lk_lock_acquire(other, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(0, lk_lock_acquire(other, -1, NULL, &err));
 	expect(0, lk_lock_release(other, NULL, &err));
 	lk_lock_free(lock);
 	lk_lock_free(other);
@@ -110,7 +110,7 @@ static void wait_for_other(size_t index, void *argument)
 {
 	struct scene *scene = argument;
 	(void)index;
-	expect(0, lk_lock_acquire(scene->other, NULL, &err));
+	expect(0, lk_lock_acquire(scene->other, -1, NULL, &err));
 	expect(0, lk_lock_release(scene->other, NULL, &err));
 }
 
@@ -133,7 +133,7 @@ static void test_child_fails_and_parent_goes_on(void **state)
 	scene.held = new_lock(scene.client, "fork");
 	scene.other = new_lock(scene.client, "waited");
 	expect(0, lk_cancel_new(&scene.cancel, &err));
-	expect(0, lk_lock_acquire(scene.held, NULL, &err));
+	expect(0, lk_lock_acquire(scene.held, -1, NULL, &err));
 	stranger_takes("waited", slow_ms(60000));
 	threads_start(&threads, 1, wait_for_other, &scene);
 	wait_until(stats_of(scene.client).waiting == 1, 5000);
@@ -165,7 +165,7 @@ static void test_child_sends_nothing(void **state)
 	scene.held = new_lock(scene.client, "quiet");
 	scene.other = new_lock(scene.client, "other");
 	expect(0, lk_cancel_new(&scene.cancel, &err));
-	expect(0, lk_lock_acquire(scene.held, NULL, &err));
+	expect(0, lk_lock_acquire(scene.held, -1, NULL, &err));
 	wait_until(stats_of(scene.client).connects == 2, 10000); /* the watchdog's own is there */
 	long long before = redis_info(&server, "stats", "total_net_input_bytes:");
 	long long one_info = redis_info(&server, "stats", "total_net_input_bytes:") - before;
@@ -228,7 +228,7 @@ static void test_descriptors_are_close_on_exec(void **state)
 	lk_lock *lock = new_lock(client, "exec");
 	lk_cancel *cancel = NULL;
 	expect(0, lk_cancel_new(&cancel, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check(lk_event_fd(client, &err) >= 0);
 	check_int(descriptors_of_a_program(), ==, before);
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -269,7 +269,7 @@ static void free_closes_copies(struct scene *scene)
 #ifndef UNDER_TSAN /* it cannot start threads after such a fork */
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "child");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	free_everything(&(struct scene){.client = scene->client});
 	expect(0, lk_queue_free(crowd.queue, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -314,7 +314,7 @@ static void test_descriptors_of_a_child(void **state)
 	expect(0, lk_queue_new(&crowd.queue, 0, &err));
 	scene.held = new_lock(scene.client, "fork");
 	expect(0, lk_cancel_new(&scene.cancel, &err));
-	expect(0, lk_lock_acquire(scene.held, NULL, &err));
+	expect(0, lk_lock_acquire(scene.held, -1, NULL, &err));
 	wait_until(stats_of(scene.client).connects == 2, 10000); /* the watchdog's own is there */
 	check(lk_event_fd(scene.client, &err) >= 0);
 	int open = open_descriptors();

@@ -29,7 +29,7 @@ static void test_a_larger_event(void **state)
 	memset(&got, UNTOUCHED, sizeof(got));
 	options.lease_ms = LK_LEASE_MIN_MS;
 	options.tag = 7;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	do {
 		expect(1, lk_event_wait_sized(client, &got.event, sizeof(lk_event) + MORE, 20000,
 					      NULL, &err));
@@ -102,7 +102,7 @@ static void test_larger_facts_about_a_lock(void **state)
 	} who;
 	memset(&got, UNTOUCHED, sizeof(got));
 	memset(&who, UNTOUCHED, sizeof(who));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	size_t size = sizeof(got.info) + MORE;
 	expect(0, lk_scan_show_sized(scan, "facts", LK_STRLEN, &got.info, size, &err));

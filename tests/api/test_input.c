@@ -36,7 +36,7 @@ static void test_names(void **state)
 		expect(bad_names[i].code,
 		       lk_lock_new(&lock, client, bad_names[i].bytes, bad_names[i].size, &err));
 		check((lock != NULL) == (bad_names[i].code == 0));
-		check(!lock || lk_lock_try(lock, NULL, NULL) == 0);
+		check(!lock || lk_lock_acquire(lock, 0, NULL, NULL) == 0);
 		check(!lock || lk_lock_release(lock, NULL, NULL) == 0);
 		lk_lock_free(lock);
 		close_client(client);
@@ -48,7 +48,7 @@ static void expect_text(int code, lk_lock **made)
 {
 	lk_lock *lock = *made;
 	check_int(code, ==, 0);
-	expect(0, lk_lock_try(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS text"), ==, 1);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
@@ -86,7 +86,7 @@ static void test_c_strings_name_the_rest(void **state)
 	expect(0, lk_permit_semaphore_new(&permits, client, "text", LK_STRLEN, NULL, &err));
 	expect(1, lk_permit_semaphore_try_set(permits, 3, &err));
 	check_int(redis_integer(&server, "DEL text"), ==, 1);
-	expect(0, lk_latch_new(&latch, client, "text", LK_STRLEN, &err));
+	expect(0, lk_latch_new(&latch, client, "text", LK_STRLEN, NULL, &err));
 	expect(1, lk_latch_try_set(latch, 3, &err));
 	check_int(redis_integer(&server, "DEL text"), ==, 1);
 	expect(0, lk_fence_check(client, "text", LK_STRLEN, 1, NULL, NULL, &err));
@@ -176,10 +176,10 @@ static void test_acquire_options(void **state)
 			.owner = bad_options[i].owner,
 			.no_loss = bad_options[i].no_loss,
 		};
-		expect(LK_EINVAL, lk_lock_try(lock, &options, &err));
+		expect(LK_EINVAL, lk_lock_acquire(lock, 0, &options, &err));
 		check(strstr(err.message, bad_options[i].named) != NULL);
-		expect(LK_EINVAL, lk_lock_acquire(lock, &options, &err));
-		expect(LK_EINVAL, lk_lock_acquire_within(lock, 10, &options, &err));
+		expect(LK_EINVAL, lk_lock_acquire(lock, -1, &options, &err));
+		expect(LK_EINVAL, lk_lock_acquire(lock, 10, &options, &err));
 	}
 	check_int(stats_of(client).commands, ==, commands);
 	lk_lock_free(lock);
@@ -196,17 +196,17 @@ static void test_greatest_values_work(void **state)
 	memset(owner_256, 'o', 256);
 	options.owner = release.owner = owner_256;
 	options.lease_ms = LK_LEASE_MAX_MS;
-	expect(0, lk_lock_acquire_within(lock, LK_WAIT_MAX_MS, &options, &err));
+	expect(0, lk_lock_acquire(lock, LK_WAIT_MAX_MS, &options, &err));
 	check_int(redis_integer(&server, "PTTL greatest"), >, LK_LEASE_MAX_MS - 60000);
 	expect(0, lk_lock_release(lock, &release, &err));
 	options.lease_ms = LK_LEASE_MIN_MS;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check_int(redis_integer(&server, "PTTL greatest"), <=, LK_LEASE_MIN_MS);
 	int code = lk_lock_release(lock, &release, &err);
 	check(code == 0 || code == LK_ELOST); /* a slow machine may need longer than the lease */
 	options.lease_ms = 0;
 	options.max_hold_ms = LK_WAIT_MAX_MS;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	expect(0, lk_lock_release(lock, &release, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -223,12 +223,12 @@ static void test_waits_and_leases_of_other_calls(void **state)
 	lk_event event;
 	char field[LK_FIELD_SIZE];
 	for (size_t i = 0; i < COUNT(waits); i++) {
-		expect(LK_EINVAL, lk_lock_acquire_within(lock, waits[i], NULL, &err));
+		expect(LK_EINVAL, lk_lock_acquire(lock, waits[i], NULL, &err));
 		check(strstr(err.message, "wait") != NULL);
 	}
 	expect(LK_EINVAL, lk_event_wait(client, &event, -2, NULL, &err));
 	expect(LK_EINVAL, lk_event_wait(client, &event, INT64_MIN, NULL, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	for (size_t i = 0; i < COUNT(leases); i++) {
 		expect(LK_EINVAL, lk_lock_extend(lock, leases[i], NULL, &err));
@@ -259,7 +259,7 @@ static void test_struct_size(void **state)
 		lk_acquire_options options = {.struct_size = bad[i]};
 		lk_release_options release = {.struct_size = bad[i]};
 		lk_stats stats = {.struct_size = bad[i]};
-		expect(LK_EINVAL, lk_lock_try(lock, &options, &err));
+		expect(LK_EINVAL, lk_lock_acquire(lock, 0, &options, &err));
 		check(strstr(err.message, "struct_size") != NULL);
 		expect(LK_EINVAL, lk_lock_release(lock, &release, &err));
 		/* A longer lk_stats is filled as far as it is known; SIZE_MAX promises memory. */
@@ -267,10 +267,10 @@ static void test_struct_size(void **state)
 			expect(LK_EINVAL, lk_client_stats(client, &stats, &err));
 	}
 	longer.options.struct_size = sizeof(longer);
-	expect(0, lk_lock_try(lock, &longer.options, &err));
+	expect(0, lk_lock_acquire(lock, 0, &longer.options, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	longer.tail[63] = 1; /* an option that this version does not know */
-	expect(LK_EINVAL, lk_lock_try(lock, &longer.options, &err));
+	expect(LK_EINVAL, lk_lock_acquire(lock, 0, &longer.options, &err));
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -322,9 +322,9 @@ static void test_null_arguments_of_the_lock(void **state)
 	lk_lock *lock = new_lock(client, "null");
 	char field[LK_FIELD_SIZE];
 	int64_t number = 0;
-	expect(LK_EINVAL, lk_lock_acquire(NULL, NULL, &err));
-	expect(LK_EINVAL, lk_lock_acquire_within(NULL, 1, NULL, &err));
-	expect(LK_EINVAL, lk_lock_try(NULL, NULL, &err));
+	expect(LK_EINVAL, lk_lock_acquire(NULL, -1, NULL, &err));
+	expect(LK_EINVAL, lk_lock_acquire(NULL, 1, NULL, &err));
+	expect(LK_EINVAL, lk_lock_acquire(NULL, 0, NULL, &err));
 	expect(LK_EINVAL, lk_lock_release(NULL, NULL, &err));
 	expect(LK_EINVAL, lk_lock_force_release(NULL, &err));
 	expect(LK_EINVAL, lk_lock_extend(NULL, 1000, NULL, &err));
@@ -358,7 +358,7 @@ static void test_null_arguments_of_the_lock(void **state)
 /* Tries to take, and to free by force, a lock of that kind, and lets go of the handle. */
 static void expect_wrong(lk_lock *lock, const char *culprit)
 {
-	expect(LK_EWRONGTYPE, lk_lock_try(lock, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, 0, NULL, &err));
 	check(strstr(err.message, culprit) != NULL);
 	expect(LK_EWRONGTYPE, lk_lock_force_release(lock, &err));
 	lk_lock_free(lock);
@@ -390,7 +390,7 @@ static void test_keys_of_different_slots(void **state)
 	check_keys("keys p:a{b and ", "and lockkeeper_writers:p:a{b in");
 	expect(LK_EINVAL, lk_semaphore_new(&semaphore, client, "a}b", 3, NULL, &err));
 	check_keys("keys p:a}b and ", "and lockkeeper_sc:{p:a}b} in");
-	expect(LK_EINVAL, lk_latch_new(&latch, client, "}", 1, &err));
+	expect(LK_EINVAL, lk_latch_new(&latch, client, "}", 1, NULL, &err));
 	check_keys("keys p:} and ", "and lockkeeper_sc:{p:}} in");
 	memset(big, '}', LK_NAME_SIZE_MAX - 2);
 	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, big, LK_NAME_SIZE_MAX - 2, &err));
@@ -459,7 +459,7 @@ static void test_a_hash_of_another_owner(void **state)
 	for (size_t i = 0; i < 2; i++) {
 		lk_lock *lock = new_lock(client, "user");
 		redis_do(&server, "HSET user %s 1", owners[i]);
-		expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
+		expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
 		redis_do(&server, "DEL user");
 		lk_lock_free(lock);
 	}
@@ -471,11 +471,11 @@ static void test_error_may_be_null(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "null");
-	check_int(lk_lock_try(lock, NULL, NULL), ==, 0);
+	check_int(lk_lock_acquire(lock, 0, NULL, NULL), ==, 0);
 	check_int(lk_lock_release(lock, NULL, NULL), ==, 0);
 	check_int(lk_lock_release(lock, NULL, NULL), ==, LK_ENOTOWNER);
 	check_int(lk_lock_new(&lock, client, "", 0, NULL), ==, LK_EINVAL);
-	check_int(lk_lock_acquire(NULL, NULL, NULL), ==, LK_EINVAL);
+	check_int(lk_lock_acquire(NULL, -1, NULL, NULL), ==, LK_EINVAL);
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -523,9 +523,9 @@ static void call_everything(lk_client *client, lk_lock *lock, int wanted)
 	expect(wanted, lk_event_wait(client, &event, -1, NULL, &err));
 	expect(wanted, lk_scan_new(&scan, client, NULL, &err));
 	expect(wanted, lk_lock_new(&other, client, "n", 1, &err));
-	expect(wanted, lk_lock_acquire(lock, NULL, &err));
-	expect(wanted, lk_lock_acquire_within(lock, 10, NULL, &err));
-	expect(wanted, lk_lock_try(lock, NULL, &err));
+	expect(wanted, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(wanted, lk_lock_acquire(lock, 10, NULL, &err));
+	expect(wanted, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(wanted, lk_lock_release(lock, NULL, &err));
 	expect(wanted, lk_lock_force_release(lock, &err));
 	expect(wanted, lk_lock_extend(lock, 60000, NULL, &err));
@@ -545,7 +545,7 @@ static void test_use_after_close(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "closed"), *held = new_lock(client, "held");
-	expect(0, lk_lock_acquire(held, NULL, &err));
+	expect(0, lk_lock_acquire(held, -1, NULL, &err));
 	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
 	call_everything(client, lock, LK_ECLOSED);
 	call_everything(client, held, LK_ECLOSED);
@@ -570,7 +570,7 @@ static void free_in_order(const char *order, bool hold, bool close_first)
 	lk_client *client = open_client();
 	lk_lock *first = new_lock(client, "first"), *second = new_lock(client, "second");
 	if (hold)
-		expect(0, lk_lock_acquire(first, NULL, &err));
+		expect(0, lk_lock_acquire(first, -1, NULL, &err));
 	if (close_first)
 		expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
 	for (; *order; order++) {

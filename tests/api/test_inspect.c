@@ -136,7 +136,7 @@ static void test_show_one(void **state)
 	check_int(info.holder_count, ==, 0);
 	check_int(info.name_size, ==, 3);
 	check(!strcmp(info.name, "one"));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	expect(0, lk_scan_show(scan, "one", 3, &info, &err));
 	check_int(info.holder_count, ==, 1);
@@ -180,7 +180,7 @@ static void test_only_what_others_hold_is_freed(void **state)
 	check_int(redis_integer(&server, "LLEN mutex:door:queue"), ==, 1);
 	redis_do(&server, "SET text x");
 	expect(LK_EINVAL, lk_scan_force_release(scan, "text", 4, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(LK_EINVAL, lk_scan_force_release(scan, "one", 3, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_scan_force_release(scan, "one", 3, &err));
@@ -193,7 +193,7 @@ static void test_only_what_others_hold_is_freed(void **state)
 static void wait_for_it(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_lock_acquire(argument, NULL, &err));
+	expect(0, lk_lock_acquire(argument, -1, NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
@@ -228,7 +228,7 @@ static void keep_busy(size_t index, void *argument)
 	struct busy *busy = argument;
 	(void)index;
 	while (!atomic_load(&busy->over)) {
-		expect(0, lk_lock_acquire(busy->lock, NULL, &err));
+		expect(0, lk_lock_acquire(busy->lock, -1, NULL, &err));
 		expect(0, lk_lock_release(busy->lock, NULL, &err));
 	}
 }
@@ -271,7 +271,7 @@ static void test_names_are_bytes(void **state)
 	lk_lock_info info;
 	static const char name[] = "a\0\xff{\n";
 	expect(0, lk_lock_new(&lock, client, name, 5, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	expect(1, lk_scan_next(scan, &info, &err));
 	check(info.name_size == 5 && !memcmp(info.name, name, 6));

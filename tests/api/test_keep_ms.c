@@ -46,7 +46,7 @@ static void expect_nobodys(lk_lock *lock, lk_lock *rival)
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(0, lk_lock_hold_count(lock, NULL, &err));
 	expect(1, is_locked(lock, &err));
-	expect(LK_EBUSY, lk_lock_try(rival, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(rival, 0, NULL, &err));
 	check(kept_on(&server, "kind"));
 }
 
@@ -56,11 +56,11 @@ static void keep_briefly(enum kind kind)
 	int64_t keep_ms = slow_ms(400);
 	lk_client *one = open_client();
 	lk_lock *lock = new_kind(kind, one), *rival = new_rival(kind, one);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	int64_t began_ms = now_ms();
 	expect(0, release_kept(lock, keep_ms));
 	check_int(redis_integer(&server, "PTTL kind"), <=, keep_ms);
-	expect(0, lk_lock_acquire_within(rival, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(rival, slow_ms(20000), NULL, &err));
 	check_int(now_ms() - began_ms, >=, keep_ms - 1);
 	expect(0, lk_lock_release(rival, NULL, &err));
 	lk_lock_free(lock);
@@ -75,17 +75,17 @@ static void keep_long(enum kind kind)
 	lk_lock *lock = new_kind(kind, one), *rival = new_rival(kind, one);
 	lk_lock *stranger = new_rival(kind, two);
 	lk_event event;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, release_kept(lock, LONG_MS));
 	expect_nobodys(lock, rival);
-	expect(LK_EBUSY, lk_lock_try(stranger, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(stranger, 0, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
 	check_int(redis_integer(&server, "PTTL kind"), >, LONG_MS - slow_ms(60000));
 	check_int(lk_event_wait(one, &event, 0, NULL, &err), ==, 0);
 	lk_lock_free(lock);
 	lk_lock_free(rival);
 	close_client(one); /* which does not free it */
-	expect(LK_EBUSY, lk_lock_try(stranger, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(stranger, 0, NULL, &err));
 	lk_lock_free(stranger);
 	close_client(two);
 	redis_do(&server, "FLUSHALL");
@@ -107,8 +107,8 @@ static void test_only_the_last_release_keeps(void **state)
 	needs_a_thread();
 	lk_client *one = open_client();
 	lk_lock *lock = new_kind(KIND_REENTRANT, one);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, release_kept(lock, LONG_MS));
 	expect(1, lk_lock_is_held(lock, NULL, &err));
 	check(!kept_on(&server, "kind"));
@@ -121,7 +121,7 @@ static void test_only_the_last_release_keeps(void **state)
 static void wait_for_it(size_t index, void *argument)
 {
 	lk_lock *const *locks = argument;
-	expect(0, lk_lock_acquire_within(locks[index], slow_ms(60000), NULL, &err));
+	expect(0, lk_lock_acquire(locks[index], slow_ms(60000), NULL, &err));
 	expect(0, lk_lock_release(locks[index], NULL, &err));
 }
 
@@ -133,7 +133,7 @@ static void waiters_sleep(enum kind kind)
 	lk_lock *lock = new_kind(kind, one);
 	lk_lock *waiters[] = {new_rival(kind, one), new_rival(kind, two)};
 	struct threads threads;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	threads_start(&threads, 2, wait_for_it, waiters);
 	wait_until(stats_of(one).waiting == 1 && stats_of(two).waiting == 1, 5000);
 	wait_until(stats_of(two).busy > 0, 5000);
@@ -175,16 +175,16 @@ static void test_one_of_several_readers(void **state)
 	lk_client *one = open_client(), *two = open_client();
 	lk_lock *first = new_kind(KIND_READ, one), *second = new_kind(KIND_READ, two);
 	lk_lock *writer = new_kind(KIND_WRITE, two);
-	expect(0, lk_lock_acquire(first, NULL, &err));
-	expect(0, lk_lock_acquire(second, NULL, &err));
+	expect(0, lk_lock_acquire(first, -1, NULL, &err));
+	expect(0, lk_lock_acquire(second, -1, NULL, &err));
 	expect(0, release_kept(first, slow_ms(5000)));
 	check_int(redis_integer(&server, "PTTL kind"), >, slow_ms(5000));
-	expect(0, lk_lock_acquire(first, NULL, &err)); /* beside what is kept */
+	expect(0, lk_lock_acquire(first, -1, NULL, &err)); /* beside what is kept */
 	expect(0, lk_lock_release(first, NULL, &err));
 	expect(0, lk_lock_release(second, NULL, &err));
-	expect(LK_EBUSY, lk_lock_try(writer, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(writer, 0, NULL, &err));
 	check_int(redis_integer(&server, "PTTL kind"), <=, slow_ms(5000));
-	expect(0, lk_lock_acquire_within(writer, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(writer, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(writer, NULL, &err));
 	lk_lock_free(first);
 	lk_lock_free(second);
@@ -202,7 +202,7 @@ static void test_what_is_refused(void **state)
 	lk_release_options both = keep(1000, NULL);
 	both.no_wait = 1;
 	expect(LK_ENOTOWNER, release_kept(lock, LONG_MS));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(LK_EINVAL, release_kept(lock, -1));
 	expect(LK_EINVAL, release_kept(lock, LK_LEASE_MAX_MS + 1));
 	expect(LK_EINVAL, lk_lock_release(lock, &both, &err));
@@ -223,7 +223,7 @@ static void test_unconfirmed(void **state)
 	lk_client *one = open_client();
 	lk_lock *lock = new_kind(KIND_REENTRANT, one);
 	lk_acquire_options options = with_lease(lease_ms);
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	redis_do(&server, "CLIENT PAUSE %lld WRITE", (long long)(4 * lease_ms));
 	expect(LK_EMAYBEHELD, release_kept(lock, LONG_MS));
 	expect(0, lk_lock_hold_count(lock, NULL, &err));
@@ -244,7 +244,7 @@ static void test_the_record_stays(void **state)
 	lk_scan *scan = NULL;
 	lk_lock_info info;
 	lk_owner_info owner;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, release_kept(lock, LONG_MS));
 	lk_lock_free(lock);
 	close_client(one);
@@ -322,11 +322,11 @@ static void test_a_multi_lock_in_threads(void **state)
 	lk_client *one = open_client();
 	lk_lock *lock = NULL;
 	make_multi(&lock, one);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, release_kept(lock, slow_ms(300)));
 	check(kept_on(&server, "p0") && kept_on(&server, "p1"));
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
-	expect(0, lk_lock_acquire_within(lock, slow_ms(20000), NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(0, lk_lock_acquire(lock, slow_ms(20000), NULL, &err));
 	redis_do(&server, "DEL p1");
 	expect(LK_ELOST, release_kept(lock, slow_ms(300)));
 	check(kept_on(&server, "p0"));
@@ -350,19 +350,19 @@ static void keep_quorum(int plain)
 	options.plain = plain;
 	options.quarantine_ms = -1;
 	open_quorum(&quorum, MOST, "", &options);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	expect(0, release_kept(quorum.lock, slow_ms(600)));
 	wait_until(nodes_kept() == MOST || nodes_with("q") == 0, 5000);
-	expect(LK_EBUSY, lk_lock_try(quorum.lock, NULL, &err));
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(20000), NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(quorum.lock, 0, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(20000), NULL, &err));
 	check_int(nodes_kept(), ==, 0);
 	/* One node has lost it: the majority counts. Two have: it was lost. */
 	wait_until(nodes_with("q") == MOST, 5000);
 	redis_do(&nodes[2], "DEL q");
 	expect(0, release_kept(quorum.lock, slow_ms(600)));
 	check_int(nodes_kept(), >=, 2);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(20000), NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	redis_do(&nodes[1], "DEL q");
 	redis_do(&nodes[2], "DEL q");

@@ -4,7 +4,7 @@
 static lk_latch *new_latch(lk_client *client, const char *name)
 {
 	lk_latch *latch = NULL;
-	expect(0, lk_latch_new(&latch, client, name, strlen(name), &err));
+	expect(0, lk_latch_new(&latch, client, name, strlen(name), NULL, &err));
 	return latch;
 }
 
@@ -21,22 +21,22 @@ static void test_set_and_count_down(void **state)
 	lk_client *client = open_client();
 	lk_latch *ready = new_latch(client, "ready");
 	int64_t left = -1;
-	expect(0, lk_latch_await(ready, NULL, &err));
+	expect(0, lk_latch_await(ready, -1, NULL, &err));
 	expect(0, lk_latch_count_down(ready, 1, &left, &err));
 	check_int(left, ==, 0);
 	check_int(redis_integer(&server, "EXISTS ready"), ==, 0);
 	expect(1, lk_latch_try_set(ready, 5, &err));
 	expect(0, lk_latch_try_set(ready, 7, &err));
 	check_int(count_of(ready), ==, 5);
-	expect(LK_ETIMEDOUT, lk_latch_await_within(ready, 0, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_latch_await_within(ready, slow_ms(200), NULL, &err));
+	expect(LK_ETIMEDOUT, lk_latch_await(ready, 0, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_latch_await(ready, slow_ms(200), NULL, &err));
 	expect(0, lk_latch_count_down(ready, 3, &left, &err));
 	check_int(left, ==, 2);
 	expect(0, lk_latch_count_down(ready, 1, NULL, &err));
 	expect(0, lk_latch_count_down(ready, 9, &left, &err));
 	check_int(left, ==, 0);
 	check_int(redis_integer(&server, "EXISTS ready"), ==, 0);
-	expect(0, lk_latch_await_within(ready, 0, NULL, &err));
+	expect(0, lk_latch_await(ready, 0, NULL, &err));
 	expect(1, lk_latch_try_set(ready, LK_LATCH_COUNT_MAX, &err));
 	check_int(count_of(ready), ==, LK_LATCH_COUNT_MAX);
 	expect(0, lk_latch_count_down(ready, 1, &left, &err));
@@ -54,17 +54,17 @@ static void test_bad_input(void **state)
 	lk_latch *latch = new_latch(client, "latch"), *none = NULL;
 	int64_t count = 77;
 	const int64_t wrong[] = {0, -1, INT64_MIN, LK_LATCH_COUNT_MAX + 1, INT64_MAX};
-	expect(LK_EINVAL, lk_latch_new(&none, client, "a}b", 3, &err));
-	expect(LK_EINVAL, lk_latch_new(NULL, client, "a", 1, &err));
+	expect(LK_EINVAL, lk_latch_new(&none, client, "a}b", 3, NULL, &err));
+	expect(LK_EINVAL, lk_latch_new(NULL, client, "a", 1, NULL, &err));
 	for (size_t i = 0; i < COUNT(wrong); i++) {
 		expect(LK_EINVAL, lk_latch_try_set(latch, wrong[i], &err));
 		expect(LK_EINVAL, lk_latch_count_down(latch, wrong[i], NULL, &err));
 	}
 	expect(LK_EINVAL, lk_latch_count(latch, NULL, &err));
-	expect(LK_EINVAL, lk_latch_await(NULL, NULL, &err));
-	expect(LK_EINVAL, lk_latch_await_within(latch, -2, NULL, &err));
+	expect(LK_EINVAL, lk_latch_await(NULL, -1, NULL, &err));
+	expect(LK_EINVAL, lk_latch_await(latch, -2, NULL, &err));
 	redis_do(&server, "HSET latch x:1 1");
-	expect(LK_EWRONGTYPE, lk_latch_await(latch, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_latch_await(latch, -1, NULL, &err));
 	check(strstr(err.message, "hash") && strstr(err.message, "latch"));
 	expect(LK_EWRONGTYPE, lk_latch_count_down(latch, 1, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_latch_try_set(latch, 1, &err));
@@ -85,7 +85,7 @@ static void await_body(size_t index, void *argument)
 {
 	struct waiting *waiting = argument;
 	(void)index;
-	expect(0, lk_latch_await_within(waiting->latch, slow_ms(20000), NULL, &err));
+	expect(0, lk_latch_await(waiting->latch, slow_ms(20000), NULL, &err));
 	waiting->through++;
 }
 
@@ -106,7 +106,7 @@ static void test_one_look_serves_all(void **state)
 	check_int(waiting.through, ==, 0);
 	uint64_t before = stats_of(client).wire_grants;
 	expect(0, lk_latch_count_down(same, 1, NULL, &err));
-	expect(0, lk_latch_await_within(waiting.latch, 0, NULL, &err)); /* who waits or not */
+	expect(0, lk_latch_await(waiting.latch, 0, NULL, &err)); /* who waits or not */
 	threads_join(&threads, 20000);
 	check_int(waiting.through, ==, 50);
 	check_int(stats_of(client).wire_grants - before, ==, 1);
@@ -166,7 +166,7 @@ static void test_threads_leave_one_record_each(void **state)
 static void closed_body(size_t index, void *argument)
 {
 	(void)index;
-	expect(LK_ECLOSED, lk_latch_await(argument, NULL, &err));
+	expect(LK_ECLOSED, lk_latch_await(argument, -1, NULL, &err));
 }
 
 static void test_close_wakes_its_waiters(void **state)
@@ -194,11 +194,11 @@ static void test_cancel_and_close(void **state)
 	expect(0, lk_cancel_new(&cancel, &err));
 	expect(1, lk_latch_try_set(latch, 1, &err));
 	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_latch_await(latch, cancel, &err));
+	expect(LK_ECANCELLED, lk_latch_await(latch, -1, cancel, &err));
 	lk_cancel_free(cancel);
 	expect(1, lk_latch_delete(latch, &err));
 	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-	expect(LK_ECLOSED, lk_latch_await(latch, NULL, &err));
+	expect(LK_ECLOSED, lk_latch_await(latch, -1, NULL, &err));
 	lk_latch_free(latch);
 	lk_client_free(client);
 }

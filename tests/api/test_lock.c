@@ -9,7 +9,7 @@ static void test_acquire_and_release_on_the_wire(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "backup");
 	char field[LK_FIELD_SIZE], seen[LK_FIELD_SIZE];
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check(redis_field(&server, "backup", 6, seen, sizeof(seen)));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	check(!strcmp(field, seen));
@@ -32,7 +32,7 @@ static void test_each_grant_has_a_new_number(void **state)
 	lk_lock *lock = new_lock(client, "number");
 	char fields[3][LK_FIELD_SIZE];
 	for (size_t i = 0; i < COUNT(fields); i++) {
-		expect(0, lk_lock_try(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 		expect(0, lk_lock_export(lock, NULL, fields[i], LK_FIELD_SIZE, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
@@ -47,16 +47,16 @@ static void test_another_client_excludes(void **state)
 	lk_client *first = open_client(), *second = open_client();
 	lk_lock *ours = new_lock(first, "shared"), *theirs = new_lock(second, "shared");
 	check(strcmp(lk_client_id(first), lk_client_id(second)) != 0);
-	expect(0, lk_lock_acquire(ours, NULL, &err));
-	expect(LK_EBUSY, lk_lock_try(theirs, NULL, &err));
-	expect(LK_EBUSY, lk_lock_acquire_within(theirs, 0, NULL, &err));
+	expect(0, lk_lock_acquire(ours, -1, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(theirs, 0, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(theirs, 0, NULL, &err));
 	int64_t start_ms = now_ms();
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs, slow_ms(200), NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(theirs, slow_ms(200), NULL, &err));
 	check_int(now_ms() - start_ms, >=, slow_ms(200));
 	expect(LK_ENOTOWNER, lk_lock_release(theirs, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS shared"), ==, 1);
 	expect(0, lk_lock_release(ours, NULL, &err));
-	expect(0, lk_lock_acquire_within(theirs, 5000, NULL, &err));
+	expect(0, lk_lock_acquire(theirs, 5000, NULL, &err));
 	expect(0, lk_lock_release(theirs, NULL, &err));
 	lk_lock_free(ours);
 	lk_lock_free(theirs);
@@ -68,7 +68,7 @@ static void try_and_release(size_t index, void *argument)
 {
 	lk_lock *lock = argument;
 	(void)index;
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_extend(lock, 60000, NULL, &err));
 	check_int(remaining(lock, NULL), ==, LK_ENOTOWNER);
@@ -83,7 +83,7 @@ static void test_another_thread_is_another_owner(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "threads");
 	struct threads threads;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	threads_start(&threads, 3, try_and_release, lock);
 	threads_join(&threads, 10000);
 	expect(1, lk_lock_is_held(lock, NULL, &err));
@@ -98,10 +98,10 @@ static void test_reentry_counts(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "again");
 	expect(0, lk_lock_hold_count(lock, NULL, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	lk_stats before = stats_of(client);
-	expect(0, lk_lock_try(lock, NULL, &err));
-	expect(0, lk_lock_acquire_within(lock, 10, NULL, &err));
+	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(0, lk_lock_acquire(lock, 10, NULL, &err));
 	lk_stats after = stats_of(client);
 	check_int(after.reentries, ==, before.reentries + 2);
 	check_int(after.wire_grants, ==, before.wire_grants);
@@ -125,7 +125,7 @@ static void test_last_release_frees_whatever_count_redis_shows(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "count");
 	char field[LK_FIELD_SIZE];
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	redis_do(&server, "HSET count %s 5", field);
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -141,9 +141,9 @@ static void test_reentry_never_shortens_a_lease(void **state)
 	lk_lock *lock = new_lock(client, "lease");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = 60000;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	options.lease_ms = 20000;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check_int(remaining(lock, NULL), >, 40000);
 	check_int(redis_integer(&server, "PTTL lease"), >, 40000);
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -161,9 +161,9 @@ static void test_reentry_with_a_longer_lease_gets_it(void **state)
 	lk_lock *lock = new_lock(client, "longer");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = 20000;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	options.lease_ms = 60000;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	wait_until(remaining(lock, NULL) > 40000, 2000); /* the watchdog sees to it at once */
 	check_int(remaining(lock, NULL), <=, 60000);
 	check_int(redis_integer(&server, "PTTL longer"), >, 40000);
@@ -191,11 +191,11 @@ static void test_named_owners_move_between_threads(void **state)
 	char owner[] = "job";
 	job.owner = owner;
 	other.owner = "other";
-	expect(0, lk_lock_acquire(lock, &job, &err));
-	expect(0, lk_lock_acquire(lock, &job, &err));
+	expect(0, lk_lock_acquire(lock, -1, &job, &err));
+	expect(0, lk_lock_acquire(lock, -1, &job, &err));
 	owner[0] = 'x'; /* the library keeps no pointer into our text */
-	expect(LK_EBUSY, lk_lock_try(lock, &other, &err));
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, &other, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(1, lk_lock_is_held(lock, "job", &err));
@@ -205,7 +205,7 @@ static void test_named_owners_move_between_threads(void **state)
 	threads_start(&threads, 2, release_for_job, lock);
 	threads_join(&threads, 10000);
 	check_int(redis_integer(&server, "EXISTS named"), ==, 0);
-	expect(0, lk_lock_try(lock, &other, &err));
+	expect(0, lk_lock_acquire(lock, 0, &other, &err));
 	lk_release_options release = {.struct_size = sizeof(release), .owner = "other"};
 	expect(0, lk_lock_release(lock, &release, &err));
 	lk_lock_free(lock);
@@ -223,7 +223,7 @@ static void acquire_for_job(size_t index, void *argument)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	wait_until(stats_of(twice->client).waiting == index, 5000);
 	options.owner = "job";
-	expect(0, lk_lock_acquire(twice->lock, &options, &err));
+	expect(0, lk_lock_acquire(twice->lock, -1, &options, &err));
 }
 
 /* One name waits in two threads: the second grant is a re-entry of the first. */
@@ -255,8 +255,8 @@ static void test_two_handles_are_one_lock(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *first = new_lock(client, "handles"), *second = new_lock(client, "handles");
-	expect(0, lk_lock_acquire(first, NULL, &err));
-	expect(0, lk_lock_acquire(second, NULL, &err));
+	expect(0, lk_lock_acquire(first, -1, NULL, &err));
+	expect(0, lk_lock_acquire(second, -1, NULL, &err));
 	expect(2, lk_lock_hold_count(first, NULL, &err));
 	first = lk_lock_free(first);
 	check(first == NULL);
@@ -283,17 +283,17 @@ static void test_force_release_is_a_loss(void **state)
 	int64_t deadline_ns = 0;
 	options.tag = 77;
 	expect(0, lk_lock_force_release(other, &err));
-	expect(0, lk_lock_acquire(lock, &options, &err));
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	expect(1, lk_lock_force_release(other, &err));
 	check_int(redis_integer(&server, "EXISTS forced"), ==, 0);
 	check_int(next_event(holder, &event, 3000), ==, LK_EVENT_LOST);
 	check_int(event.tag, ==, 77);
 	check_int(event.name_size, ==, 6);
 	check(!strcmp(event.name, "forced"));
-	expect(LK_ELOST, lk_lock_acquire(lock, NULL, &err));
-	expect(LK_ELOST, lk_lock_try(lock, NULL, &err));
-	expect(LK_ELOST, lk_lock_acquire_within(lock, 20, NULL, &err));
+	expect(LK_ELOST, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(LK_ELOST, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(LK_ELOST, lk_lock_acquire(lock, 20, NULL, &err));
 	expect(LK_ELOST, lk_lock_extend(lock, 5000, NULL, &err));
 	check_int(remaining(lock, NULL), ==, LK_ELOST);
 	expect(LK_ELOST, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
@@ -301,10 +301,10 @@ static void test_force_release_is_a_loss(void **state)
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(2, lk_lock_hold_count(lock, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	expect(LK_ELOST, lk_lock_try(lock, NULL, &err));
+	expect(LK_ELOST, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	lk_lock_free(other);
@@ -331,7 +331,7 @@ static void take_and_give_up(size_t index, void *argument)
 	struct named *named = argument;
 	lk_acquire_options second = {.struct_size = sizeof(second), .owner = "second"};
 	(void)index;
-	expect(0, lk_lock_acquire(named->lock, &second, &err));
+	expect(0, lk_lock_acquire(named->lock, -1, &second, &err));
 	give_up(named);
 }
 
@@ -346,7 +346,7 @@ static void test_given_up_before_its_acquire_has_returned(void **state)
 	lk_release_options release = {.struct_size = sizeof(release), .owner = "first"};
 	for (int round = 0; round < 300; round++) {
 		struct threads thread;
-		expect(0, lk_lock_acquire(named.lock, &first, &err));
+		expect(0, lk_lock_acquire(named.lock, -1, &first, &err));
 		named.given_up = 0;
 		threads_start(&thread, 1, take_and_give_up, &named);
 		wait_until(stats_of(client).waiting == 1, 5000);
@@ -367,8 +367,8 @@ static void test_a_loss_does_not_touch_the_next_owner(void **state)
 	lk_lock *ours = new_lock(first, "over"), *theirs = new_lock(second, "over");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(150);
-	expect(0, lk_lock_acquire(ours, &options, &err));
-	expect(0, lk_lock_acquire_within(theirs, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_acquire(ours, -1, &options, &err));
+	expect(0, lk_lock_acquire(theirs, slow_ms(5000), NULL, &err));
 	expect(0, lk_lock_is_held(ours, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(ours, NULL, &err));
 	expect(1, lk_lock_is_held(theirs, NULL, &err));
@@ -388,7 +388,7 @@ static void test_extend(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = 20000;
 	expect(LK_ENOTOWNER, lk_lock_extend(lock, 5000, NULL, &err));
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	expect(0, lk_lock_extend(lock, 60000, NULL, &err));
 	check_int(remaining(lock, NULL), >, 40000);
 	check_int(redis_integer(&server, "PTTL extend"), >, 40000);
@@ -407,7 +407,7 @@ static void test_extend_finds_a_loss(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "gone");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	redis_do(&server, "DEL gone");
 	expect(LK_ELOST, lk_lock_extend(lock, 60000, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS gone"), ==, 0);
@@ -427,7 +427,7 @@ static void test_exported_field_works_elsewhere(void **state)
 	options.lease_ms = 20000;
 	expect(LK_ENOTOWNER, lk_lock_export(ours, NULL, field, sizeof(field), &err));
 	check(!strcmp(field, "untouched"));
-	expect(0, lk_lock_acquire(ours, &options, &err));
+	expect(0, lk_lock_acquire(ours, -1, &options, &err));
 	expect(LK_EINVAL, lk_lock_export(ours, NULL, field, LK_FIELD_SIZE - 1, &err));
 	check(!strcmp(field, "untouched"));
 	expect(0, lk_lock_export(ours, NULL, field, sizeof(field), &err));
@@ -473,7 +473,7 @@ static void test_queries(void **state)
 	redis_do(&server, "DEL query");
 	options.lease_ms = 20000;
 	int64_t before_ns = now_ns();
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	expect(0, lk_lock_server_ttl_ms(lock, &ttl_ms, &err));
 	check(ttl_ms > 10000 && ttl_ms <= 20000);
 	expect(0, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
@@ -496,7 +496,7 @@ static void test_lease_counts_from_before_the_request(void **state)
 	options.lease_ms = 10000;
 	for (int i = 0; i < 50; i++) {
 		int64_t latest_ns = now_ns(); /* before the call, so before the request */
-		expect(0, lk_lock_acquire(lock, &options, &err));
+		expect(0, lk_lock_acquire(lock, -1, &options, &err));
 		expect(0, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
 		int64_t answered_ns = now_ns();
 		check_int(deadline_ns, <, answered_ns + INT64_C(10000000000));
@@ -513,14 +513,14 @@ static void test_key_prefix(void **state)
 	lk_client *client = open_client_with("key_prefix=app:"), *bare = open_client();
 	lk_lock *lock = new_lock(client, "job"), *same = new_lock(bare, "app:job");
 	lk_lock *other = new_lock(bare, "job");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS app:job"), ==, 1);
 	check_int(redis_integer(&server, "EXISTS job"), ==, 0);
-	expect(LK_EBUSY, lk_lock_try(same, NULL, &err));
-	expect(0, lk_lock_try(other, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(same, 0, NULL, &err));
+	expect(0, lk_lock_acquire(other, 0, NULL, &err));
 	expect(0, lk_lock_release(other, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_try(same, NULL, &err));
+	expect(0, lk_lock_acquire(same, 0, NULL, &err));
 	expect(0, lk_lock_release(same, NULL, &err));
 	lk_lock_free(lock);
 	lk_lock_free(same);
@@ -571,17 +571,17 @@ static void test_names_are_any_bytes(void **state)
 	for (size_t i = 0; i < COUNT(names); i++) {
 		const char *bytes = names[i].bytes;
 		expect(0, lk_lock_new(&locks[i], client, bytes, names[i].size, &err));
-		expect(0, lk_lock_try(locks[i], NULL, &err));
+		expect(0, lk_lock_acquire(locks[i], 0, NULL, &err));
 		check_int(redis_integer(&server, "HLEN %b", bytes, names[i].size), ==, 1);
 		check_int(redis_integer(&server, "DBSIZE"), ==, (long long)i + 1);
 	}
 	for (size_t i = 0; i < COUNT(names); i++) {
 		lk_lock *theirs = NULL;
 		expect(0, lk_lock_new(&theirs, second, names[i].bytes, names[i].size, &err));
-		expect(LK_EBUSY, lk_lock_try(theirs, NULL, &err));
+		expect(LK_EBUSY, lk_lock_acquire(theirs, 0, NULL, &err));
 		expect(1, lk_lock_hold_count(locks[i], NULL, &err));
 		expect(0, lk_lock_release(locks[i], NULL, &err));
-		expect(0, lk_lock_try(theirs, NULL, &err));
+		expect(0, lk_lock_acquire(theirs, 0, NULL, &err));
 		expect(0, lk_lock_release(theirs, NULL, &err));
 		lk_lock_free(theirs);
 		lk_lock_free(locks[i]);
@@ -600,7 +600,7 @@ static void check_channel(const char *name, const char *channel)
 	check(reply && reply->type == REDIS_REPLY_ARRAY);
 	freeReplyObject(reply);
 	redisSetTimeout(context, (struct timeval){.tv_sec = slow_ms(5000) / 1000});
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	check(redisGetReply(context, (void **)&reply) == REDIS_OK);
 	check(reply->elements == 3 && !strcmp(reply->element[1]->str, channel));
@@ -626,13 +626,13 @@ static void test_wrong_type_is_left_alone(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "text");
 	redis_do(&server, "SET text hello");
-	expect(LK_EWRONGTYPE, lk_lock_try(lock, NULL, &err));
-	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_lock_force_release(lock, &err));
 	check_int(redis_integer(&server, "EXISTS text"), ==, 1);
 	check_int(redis_integer(&server, "TTL text"), ==, -1);
 	redis_do(&server, "DEL text");
-	expect(0, lk_lock_try(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -646,7 +646,7 @@ static void test_many_pairs_on_fresh_names(void **state)
 		char name[32];
 		snprintf(name, sizeof(name), "fresh-%d", i);
 		lk_lock *lock = new_lock(client, name);
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 		lk_lock_free(lock);
 	}
@@ -662,7 +662,7 @@ static void test_release_not_waited_for(void **state)
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.no_wait = 1;
 	for (int i = 0; i < 2000; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, &options, &err));
 		expect(0, lk_lock_is_held(lock, NULL, &err));
 		expect(LK_ENOTOWNER, lk_lock_release(lock, &options, &err));
@@ -679,7 +679,7 @@ static void test_release_without_a_descriptor(void **state)
 	struct rlimit before, none;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "fds");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check(getrlimit(RLIMIT_NOFILE, &before) == 0);
 	none = before;
 	none.rlim_cur = 3; /* the three standard ones take all of it */

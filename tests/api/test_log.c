@@ -79,7 +79,7 @@ static void test_a_pair_is_told_step_by_step(void **state)
 	char field[LK_FIELD_SIZE], decision[64];
 	lk_client *client = open_logging(&diary, LK_LOG_DEBUG, NULL);
 	lk_lock *lock = new_lock(client, "told");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	snprintf(decision, sizeof(decision), "\"told\" number %s: ", number_of(lock, field));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
@@ -102,10 +102,10 @@ static void test_a_wait_and_its_message(void **state)
 	struct diary diary = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	lk_client *other = open_client(), *client = open_logging(&diary, LK_LOG_DEBUG, NULL);
 	lk_lock *first = new_lock(other, "waited"), *lock = new_lock(client, "waited");
-	expect(0, lk_lock_acquire(first, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, slow_ms(200), NULL, &err));
+	expect(0, lk_lock_acquire(first, -1, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(lock, slow_ms(200), NULL, &err));
 	expect(0, lk_lock_release(first, NULL, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(first);
 	lk_lock_free(lock);
@@ -129,7 +129,7 @@ static void test_what_a_name_holds_is_one_line(void **state)
 	lk_client *client = open_logging(&diary, LK_LOG_DEBUG, NULL);
 	lk_lock *lock = NULL;
 	expect(0, lk_lock_new(&lock, client, "two\nlines\0and more", 18, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -146,7 +146,7 @@ static void test_no_password_is_told(void **state)
 	redis_do(&server, "ACL SETUSER keeper reset on ~* &* +@all >%s", PASSWORD);
 	lk_client *client = open_logging(&diary, LK_LOG_DEBUG, PASSWORD);
 	lk_lock *lock = new_lock(client, "secret");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -161,7 +161,7 @@ static void test_below_debug_a_pair_is_silent(void **state)
 	struct diary diary = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	lk_client *client = open_logging(&diary, LK_LOG_INFO, NULL);
 	lk_lock *lock = new_lock(client, "silent");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
@@ -203,7 +203,7 @@ static void pairs_under_the_mutex(size_t index, void *argument)
 	snprintf(name, sizeof(name), "program-%zu", index % 2);
 	lk_lock *lock = new_lock(argument, name);
 	for (int i = 0; i < 100; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		pthread_mutex_lock(&program);
 		check(lk_lock_is_held(lock, NULL, &err) == 1);
 		pthread_mutex_unlock(&program);
@@ -243,9 +243,9 @@ static void test_a_callback_that_hangs_holds_up_no_renewal(void **state)
 	atomic_store(&hangs, true);
 	lk_client *client = open_told(hang, LK_LOG_DEBUG, "1500");
 	lk_lock *lock = new_lock(client, "kept"), *other = new_lock(client, "other");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	for (int i = 0; i < 500; i++) {
-		expect(0, lk_lock_acquire(other, NULL, &err));
+		expect(0, lk_lock_acquire(other, -1, NULL, &err));
 		expect(0, lk_lock_release(other, NULL, &err));
 	}
 	wait_until(stats_of(client).renewals >= 3, slow_ms(20000));
@@ -267,7 +267,7 @@ static void test_a_client_is_freed_though_its_callback_hangs(void **state)
 	atomic_store(&hangs, true);
 	lk_client *client = open_told(hang, LK_LOG_DEBUG, "30000");
 	lk_lock *lock = new_lock(client, "hangs");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	int64_t began_ns = now_ns();
@@ -296,7 +296,7 @@ static void test_lines_go_to_a_descriptor(void **state)
 	expect(0, lk_client_new(&client, config, &err));
 	lk_config_free(config);
 	lk_lock *lock = new_lock(client, "piped");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);

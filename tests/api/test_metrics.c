@@ -53,12 +53,12 @@ static void test_numbers_are_those_of_the_counters(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "pairs");
 	for (int i = 0; i < 3; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
 	stranger_takes("pairs", slow_ms(60000));
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, slow_ms(100), NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(lock, slow_ms(100), NULL, &err));
 	stranger_releases("pairs");
 	write_text(client, NULL, LK_STATS_PROMETHEUS);
 	has("lockkeeper_acquires_total{result=\"granted\"} 3");
@@ -78,11 +78,11 @@ static void test_who_waits_is_contended(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "contended");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	check_int(stats_of(client).contended, ==, 0);
 	stranger_takes("contended", 300);
-	expect(0, lk_lock_acquire_within(lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(lock, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_stats stats = stats_of(client);
 	check_int(stats.contended, ==, stats.busy > 0); /* or this process did not run meanwhile */
@@ -95,7 +95,7 @@ static void test_a_renewal_leaves_its_margin(void **state)
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=1500");
 	lk_lock *lock = new_lock(client, "renewed");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	wait_until(stats_of(client).renewals >= 2, slow_ms(20000));
 	lk_stats stats = stats_of(client);
 	check_int(stats.margin_us.count, >=, 2);
@@ -121,7 +121,7 @@ static void test_a_named_lease_ends(void **state)
 	lk_lock *lock = new_lock(client, "ends");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = 200;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	wait_until(stats_of(client).lost == 1, slow_ms(20000));
 	check_int(stats_of(client).lost_by[LK_LOST_EXPIRED], ==, 1);
 	check_int(stats_of(client).at_risk, ==, 1);
@@ -196,8 +196,8 @@ static void pair(lk_client *client, const char *name, size_t size)
 {
 	lk_lock *lock = NULL;
 	expect(0, lk_lock_new(&lock, client, name, size, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
@@ -220,7 +220,7 @@ static void test_declared_names_are_counted_apart(void **state)
 	pair(client, "order:2", LK_STRLEN);
 	pair(client, "orders", LK_STRLEN);
 	lk_lock *held = new_lock(client, "order:");
-	expect(0, lk_lock_acquire(held, NULL, &err));
+	expect(0, lk_lock_acquire(held, -1, NULL, &err));
 	expect(LK_EINVAL, lk_stats_declare(client, "late", LK_STRLEN, &err));
 	write_text(client, "c", LK_STATS_OPENMETRICS);
 	has("# TYPE lockkeeper_lock_acquires counter");

@@ -45,7 +45,7 @@ static void test_one_script_takes_and_one_frees(void **state)
 	open_set(&set, open_client(), abc);
 	expect(0, lk_client_ping(set.client, &err));
 	long long before = scripts();
-	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	check_int(scripts() - before, ==, 1);
 	check_int(redis_integer(&server, "DBSIZE"), ==, 3);
 	char fields[FEW][LK_FIELD_SIZE];
@@ -72,9 +72,9 @@ static void test_nothing_stays_when_one_is_busy(void **state)
 	struct set set;
 	open_set(&set, open_client(), abc);
 	stranger_takes("b", 60000);
-	expect(LK_EBUSY, lk_lock_try(set.all, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(set.all, 0, NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(set.all, slow_ms(200), NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(set.all, slow_ms(200), NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
 	expect(0, lk_lock_hold_count(set.all, NULL, &err));
 	expect(1, is_locked(set.all, &err));
@@ -89,7 +89,7 @@ static void acquire_in_thread(size_t index, void *argument)
 {
 	struct set *set = argument;
 	(void)index;
-	expect(0, lk_lock_acquire_within(set->all, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(set->all, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(set->all, NULL, &err));
 }
 
@@ -113,7 +113,7 @@ static void acquire_one(size_t index, void *argument)
 {
 	lk_lock *lock = argument;
 	(void)index;
-	expect(0, lk_lock_acquire_within(lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(lock, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 }
 
@@ -126,12 +126,12 @@ static void test_a_try_does_not_hold_off(void **state)
 	lk_client *second = open_client();
 	lk_lock *theirs = new_lock(second, "b");
 	open_set(&set, open_client_with("holdoff_ms=1000"), abc);
-	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	threads_start(&threads, 1, acquire_one, theirs);
 	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{b} 1") == 1, 5000);
 	expect(0, lk_lock_release(set.all, NULL, &err));
 	threads_join(&threads, 20000);
-	expect(0, lk_lock_try(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, 0, NULL, &err));
 	expect(0, lk_lock_release(set.all, NULL, &err));
 	lk_lock_free(theirs);
 	close_client(second);
@@ -143,13 +143,13 @@ static void test_a_part_held_already_is_counted(void **state)
 	(void)state;
 	struct set set;
 	open_set(&set, open_client(), abc);
-	expect(0, lk_lock_acquire(set.part[1], NULL, &err));
-	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.part[1], -1, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	expect(2, lk_lock_hold_count(set.part[1], NULL, &err));
 	expect(1, lk_lock_hold_count(set.all, NULL, &err));
-	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	expect(2, lk_lock_hold_count(set.all, NULL, &err));
-	expect(0, lk_lock_acquire(set.part[0], NULL, &err));
+	expect(0, lk_lock_acquire(set.part[0], -1, NULL, &err));
 	expect(3, lk_lock_hold_count(set.part[0], NULL, &err));
 	expect(0, lk_lock_release(set.part[0], NULL, &err));
 	expect(0, lk_lock_release(set.all, NULL, &err));
@@ -164,9 +164,9 @@ static void test_a_failure_leaves_earlier_holds(void **state)
 	(void)state;
 	struct set set;
 	open_set(&set, open_client(), abc);
-	expect(0, lk_lock_acquire(set.part[0], NULL, &err));
+	expect(0, lk_lock_acquire(set.part[0], -1, NULL, &err));
 	stranger_takes("c", 60000);
-	expect(LK_EBUSY, lk_lock_try(set.all, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(set.all, 0, NULL, &err));
 	expect(1, lk_lock_hold_count(set.part[0], NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 2);
 	stranger_releases("c");
@@ -179,8 +179,7 @@ static void take_in_turn(size_t index, void *argument)
 	struct set *sets = argument;
 	static _Atomic int inside;
 	for (int i = 0; i < 40; i++) {
-		if (expect(0, lk_lock_acquire_within(sets[index % 2].all, slow_ms(30000), NULL,
-						     &err)) < 0)
+		if (expect(0, lk_lock_acquire(sets[index % 2].all, slow_ms(30000), NULL, &err)) < 0)
 			return;
 		check_int(atomic_fetch_add(&inside, 1), ==, 0);
 		atomic_fetch_sub(&inside, 1);
@@ -207,19 +206,19 @@ static void test_a_lost_part_is_reported(void **state)
 	struct set set;
 	lk_event event;
 	open_set(&set, open_client_with("watchdog_ms=%lld", slow_ms(600)), abc);
-	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	redis_do(&server, "DEL b");
 	check_int(next_event(set.client, &event, 5000), ==, LK_EVENT_LOST);
 	check(!strcmp(event.name, "b"));
 	check_int(event.code, ==, LK_ELOST);
 	check(*event.server && !strcmp(event.server, event.node));
 	expect(0, lk_lock_is_held(set.all, NULL, &err));
-	expect(LK_ELOST, lk_lock_acquire(set.all, NULL, &err));
+	expect(LK_ELOST, lk_lock_acquire(set.all, -1, NULL, &err));
 	expect(LK_ELOST, lk_lock_extend(set.all, 5000, NULL, &err));
 	check_int(remaining(set.all, NULL), ==, LK_ELOST);
 	expect(LK_ELOST, lk_lock_release(set.all, NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	expect(0, lk_lock_release(set.all, NULL, &err));
 	close_set(&set);
 }
@@ -229,7 +228,7 @@ static void test_the_watchdog_keeps_all(void **state)
 	(void)state;
 	struct set set;
 	open_set(&set, open_client_with("watchdog_ms=%lld", slow_ms(300)), abc);
-	expect(0, lk_lock_acquire(set.all, NULL, &err));
+	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	sleep_ms(slow_ms(900));
 	expect(1, lk_lock_is_held(set.all, NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 3);
@@ -245,7 +244,7 @@ static void test_a_lease_and_its_extension(void **state)
 	options.lease_ms = 20000;
 	options.owner = "job";
 	open_set(&set, open_client(), abc);
-	expect(0, lk_lock_acquire(set.all, &options, &err));
+	expect(0, lk_lock_acquire(set.all, -1, &options, &err));
 	expect(0, lk_lock_extend(set.all, 50000, "job", &err));
 	check_int(remaining(set.all, "job"), >, 40000);
 	for (size_t i = 0; i < FEW; i++)
@@ -265,7 +264,7 @@ static void test_two_servers(void **state)
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
-	expect(0, lk_lock_acquire(all, NULL, &err));
+	expect(0, lk_lock_acquire(all, -1, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 1);
 	check_int(redis_integer(&other_server, "EXISTS x"), ==, 1);
 	expect(0, lk_lock_release(all, NULL, &err));
@@ -273,9 +272,9 @@ static void test_two_servers(void **state)
 	check_int(redis_integer(&other_server, "EXISTS x"), ==, 0);
 	redis_do(&other_server, "HSET x stranger:1 1");
 	redis_do(&other_server, "PEXPIRE x 60000");
-	expect(LK_EBUSY, lk_lock_try(all, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(all, 0, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(all, slow_ms(200), NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(all, slow_ms(200), NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	redis_do(&other_server, "DEL x");
 	lk_lock_free(all);
@@ -293,13 +292,13 @@ static void test_a_dead_server_leaves_nothing(void **state)
 	lk_lock *all;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
 	server_kill(&other_server);
-	expect(LK_EUNREACHABLE, lk_lock_try(all, NULL, &err));
+	expect(LK_EUNREACHABLE, lk_lock_acquire(all, 0, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	expect(LK_EUNREACHABLE, lk_lock_acquire_within(all, 300, NULL, &err));
+	expect(LK_EUNREACHABLE, lk_lock_acquire(all, 300, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	server_start_again(&other_server);
 	wait_until(lk_client_ping(there, NULL) == 0, 5000); /* it has never been reached before */
-	expect(0, lk_lock_acquire_within(all, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(all, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(all, NULL, &err));
 	lk_lock_free(all);
 	lk_lock_free(part[0]);
@@ -313,7 +312,7 @@ static void acquire_late(size_t index, void *argument)
 	lk_lock *all = argument;
 	(void)index;
 	int64_t begun_ms = now_ms();
-	expect(LK_EMAYBEHELD, lk_lock_acquire_within(all, slow_ms(1600), NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(all, slow_ms(1600), NULL, &err));
 	check_int(now_ms() - begun_ms, <, slow_ms(6800)); /* of 30,000 that the lease has */
 }
 
@@ -327,7 +326,7 @@ static void test_compensation_does_not_wait_for_the_lease(void **state)
 	lk_lock *all;
 	struct threads threads;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
-	expect(0, lk_lock_acquire(all, NULL, &err));
+	expect(0, lk_lock_acquire(all, -1, NULL, &err));
 	expect(0, lk_lock_release(all, NULL, &err));
 	server_pause(&other_server);
 	threads_start(&threads, 1, acquire_late, all);
@@ -349,7 +348,7 @@ static void acquire_over_close(size_t index, void *argument)
 {
 	(void)index;
 	/* What a server has granted meanwhile is given back, or just being so. */
-	int code = lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err);
+	int code = lk_lock_acquire(argument, slow_ms(20000), NULL, &err);
 	check(code == LK_ECLOSED || code == LK_EMAYBEHELD);
 }
 
@@ -369,7 +368,7 @@ static void close_over_a_try(lk_client *client, lk_lock *all, struct server *sil
 	threads_start(&caller, 1, acquire_over_close, all);
 	wait_until(stats_of(client).commands > sent, 5000);
 	threads_start(&closer, 1, close_meanwhile, client);
-	wait_until(lk_lock_try(all, NULL, NULL) == LK_ECLOSED, 5000);
+	wait_until(lk_lock_acquire(all, 0, NULL, NULL) == LK_ECLOSED, 5000);
 	sleep_ms(silence_ms);
 	server_resume(silent);
 	threads_join(&closer, 10000);
@@ -382,7 +381,7 @@ static void test_a_grant_during_close_is_released(void **state)
 	for (int64_t silence_ms = 0; silence_ms <= 500; silence_ms += 500) {
 		struct set set;
 		open_set(&set, open_client_with("connections=3"), abc);
-		expect(0, lk_lock_acquire(set.all, NULL, &err));
+		expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 		expect(0, lk_lock_release(set.all, NULL, &err));
 		close_over_a_try(set.client, set.all, &server, silence_ms);
 		check_int(redis_integer(&server, "DBSIZE"), ==, 0);
@@ -398,7 +397,7 @@ static void test_closing_one_of_two_clients(void **state)
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
-	expect(0, lk_lock_acquire(all, NULL, &err));
+	expect(0, lk_lock_acquire(all, -1, NULL, &err));
 	expect(0, lk_lock_release(all, NULL, &err));
 	close_over_a_try(here, all, &other_server, 500);
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
@@ -420,7 +419,7 @@ static void test_a_cancel_leaves_nothing(void **state)
 	expect(0, lk_cancel_new(&cancel, &err));
 	options.cancel = cancel;
 	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_lock_acquire(set.all, &options, &err));
+	expect(LK_ECANCELLED, lk_lock_acquire(set.all, -1, &options, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
 	lk_cancel_free(cancel);
 	close_set(&set);
@@ -490,7 +489,7 @@ static void acquire_till_cancelled(size_t index, void *argument)
 	(void)index;
 	options.cancel = pair->cancel;
 	options.owner = "owner";
-	expect(LK_ECANCELLED, lk_lock_acquire(pair->all, &options, &err));
+	expect(LK_ECANCELLED, lk_lock_acquire(pair->all, -1, &options, &err));
 }
 
 static void cancel_soon(struct pair *pair, struct threads *caller)
@@ -505,7 +504,7 @@ static void acquire_in_vain(size_t index, void *argument)
 {
 	struct pair *pair = argument;
 	(void)index;
-	int rc = lk_lock_acquire(pair->all, NULL, &err);
+	int rc = lk_lock_acquire(pair->all, -1, NULL, &err);
 	check(rc == LK_EUNREACHABLE || rc == LK_EMAYBEHELD);
 }
 
@@ -568,10 +567,11 @@ static void test_a_connecting_call_delays_nobody(void **state)
 	threads_start(&caller, 1, acquire_till_cancelled, &pair);
 	wait_until(silence_reached(&silence), 5000);
 	expect(0, is_locked(pair.part[0], &err));
-	expect(0, lk_lock_try(pair.part[0], NULL, &err));
-	expect(LK_EBUSY, lk_lock_try(pair.all, &another, &err)); /* told without a connection */
+	expect(0, lk_lock_acquire(pair.part[0], 0, NULL, &err));
+	expect(LK_EBUSY,
+	       lk_lock_acquire(pair.all, 0, &another, &err)); /* told without a connection */
 	expect(0, lk_lock_release(pair.part[0], NULL, &err));
-	expect(0, lk_lock_acquire_within(pair.part[0], slow_ms(2000), NULL, &err));
+	expect(0, lk_lock_acquire(pair.part[0], slow_ms(2000), NULL, &err));
 	expect(0, lk_lock_release(pair.part[0], NULL, &err));
 	cancel_soon(&pair, &caller);
 	close_pair(&pair);
@@ -589,15 +589,15 @@ static void test_busy_does_not_hide_what_may_be_held(void **state)
 	struct pair pair;
 	open_pair(&pair, open_client_at(first->url_unix, config),
 		  open_client_at(second->url_unix, config));
-	expect(0, lk_lock_acquire(pair.all, NULL, &err));
+	expect(0, lk_lock_acquire(pair.all, -1, NULL, &err));
 	expect(0, lk_lock_release(pair.all, NULL, &err));
 	redis_do(first, "HSET x stranger:1 1");
 	redis_do(first, "PEXPIRE x 60000");
 	server_pause(second);
-	expect(LK_EMAYBEHELD, lk_lock_try(pair.all, NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(pair.all, 0, NULL, &err));
 	server_resume(second);
 	wait_until(redis_integer(second, "EXISTS x") == 0, 10000);
-	wait_until(lk_lock_try(pair.all, NULL, NULL) == LK_EBUSY, 10000);
+	wait_until(lk_lock_acquire(pair.all, 0, NULL, NULL) == LK_EBUSY, 10000);
 	redis_do(first, "DEL x");
 	close_pair(&pair);
 }
@@ -613,7 +613,7 @@ static void test_an_idle_disconnect_fails_no_try(void **state)
 			redis_do(&server, "CLIENT KILL TYPE normal");
 		if (i % 3 != 1)
 			redis_do(&other_server, "CLIENT KILL TYPE normal");
-		expect(0, lk_lock_try(pair.all, NULL, &err));
+		expect(0, lk_lock_acquire(pair.all, 0, NULL, &err));
 		expect(0, lk_lock_release(pair.all, NULL, &err));
 	}
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
@@ -628,7 +628,7 @@ static void test_a_release_that_is_never_sent_may_be_held(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(800);
 	open_pair(&pair, open_client(), open_client_at(other_server.url_unix, ""));
-	expect(0, lk_lock_acquire(pair.all, &options, &err));
+	expect(0, lk_lock_acquire(pair.all, -1, &options, &err));
 	server_kill(&other_server);
 	expect(LK_EMAYBEHELD, lk_lock_release(pair.all, NULL, &err));
 	check(strstr(err.message, "not sent") != NULL);
@@ -662,7 +662,7 @@ static void test_a_cancel_ends_a_call_that_waits_for_an_answer(void **state)
 	open_pair(&pair, open_client_at(first->url_unix, ""),
 		  open_client_at(second->url_unix, config));
 	expect(0, lk_client_ping(pair.there, &err));
-	expect(0, lk_lock_acquire(pair.part[0], &options, &err));
+	expect(0, lk_lock_acquire(pair.part[0], -1, &options, &err));
 	server_pause(second);
 	uint64_t sent = stats_of(pair.there).commands;
 	threads_start(&reader, 1, ping_there, &pair);
@@ -706,7 +706,7 @@ static void test_bad_input(void **state)
 	expect(LK_EINVAL, is_held_by(set.all, "f", &err));
 	expect(LK_EINVAL, lk_lock_release_field(set.all, "f", &err));
 	redis_do(&server, "SET b text");
-	expect(LK_EWRONGTYPE, lk_lock_try(set.all, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(set.all, 0, NULL, &err));
 	redis_do(&server, "DEL b");
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
 	lk_lock_free(plain);

@@ -52,7 +52,7 @@ static void run_questions(struct script *script)
 	int64_t number;
 	int answer;
 	attempt(0, lk_lock_new(&script->asked, script->client, "asked", 5, &err));
-	attempt(0, lk_lock_acquire(script->asked, NULL, &err));
+	attempt(0, lk_lock_acquire(script->asked, -1, NULL, &err));
 	attempt(0, lk_lock_deadline_ns(script->asked, NULL, &number, &err));
 	attempt(0, lk_lock_remaining_ms(script->asked, NULL, &number, &err));
 	attempt(1, lk_lock_is_held(script->asked, NULL, &err));
@@ -73,19 +73,19 @@ static void run_locks(struct script *script)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	options.cancel = script->cancel;
-	attempt(0, lk_lock_acquire(script->lock, &options, &err));
-	attempt(0, lk_lock_try(script->lock, &options, &err));
+	attempt(0, lk_lock_acquire(script->lock, -1, &options, &err));
+	attempt(0, lk_lock_acquire(script->lock, 0, &options, &err));
 	attempt(0, lk_lock_extend(script->lock, 40000, NULL, &err));
 	attempt(0, lk_lock_is_locked(script->lock, &answer, &err));
 	expect(0, lk_lock_release(script->lock, NULL, &err)); /* a re-entry: needs none */
 	attempt(0, lk_lock_release(script->lock, NULL, &err));
 	options.owner = release.owner = "named";
 	options.lease_ms = 20000;
-	attempt(0, lk_lock_acquire(script->lock, &options, &err));
+	attempt(0, lk_lock_acquire(script->lock, -1, &options, &err));
 	release.no_wait = 1;
 	attempt(0, lk_lock_release(script->lock, &release, &err));
-	attempt(LK_EBUSY, lk_lock_try(script->busy, NULL, &err));
-	attempt_in_vain(lk_lock_acquire_within(script->busy, 5, &options, &err));
+	attempt(LK_EBUSY, lk_lock_acquire(script->busy, 0, NULL, &err));
+	attempt_in_vain(lk_lock_acquire(script->busy, 5, &options, &err));
 }
 
 /* Kinds that make more of their own: keys beside the lock's, tokens at a resource. */
@@ -97,18 +97,18 @@ static void run_kinds(struct script *script)
 	attempt(0, lk_fenced_lock_new(&script->fenced, script->client, "kinds", 5, NULL, &err));
 	attempt(0, lk_spin_lock_new(&script->spin, script->client, "kinds", 5, NULL, &err));
 	attempt(0, lk_fair_lock_new(&script->fair, script->client, "kinds", 5, &err));
-	attempt(0, lk_lock_acquire(script->fair, NULL, &err));
+	attempt(0, lk_lock_acquire(script->fair, -1, NULL, &err));
 	attempt(0, lk_lock_release(script->fair, NULL, &err));
-	attempt(0, lk_lock_acquire(script->fenced, NULL, &err));
+	attempt(0, lk_lock_acquire(script->fenced, -1, NULL, &err));
 	attempt(0, lk_lock_fence(script->fenced, NULL, &token, &err));
 	attempt(0, lk_lock_release(script->fenced, NULL, &err));
 	attempt(0, lk_fence_write(script->client, "report", 6, token, "x", 1, NULL, NULL, &err));
 	attempt(0, lk_fence_check(script->client, "report", 6, token, NULL, NULL, &err));
-	attempt(0, lk_lock_acquire(script->spin, NULL, &err));
+	attempt(0, lk_lock_acquire(script->spin, -1, NULL, &err));
 	attempt(0, lk_lock_release(script->spin, &kept, &err));
 	/* Its first try is a batch of commands that ask what the server can do. */
 	attempt(0, lk_plain_lock_new(&script->plain, script->client, "string", 6, NULL, &err));
-	attempt(0, lk_lock_acquire(script->plain, NULL, &err));
+	attempt(0, lk_lock_acquire(script->plain, -1, NULL, &err));
 	attempt(0, lk_lock_extend(script->plain, 40000, NULL, &err));
 	attempt(0, lk_lock_release(script->plain, &kept, &err));
 }
@@ -121,7 +121,7 @@ static void run_permits(struct script *script)
 		lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, NULL, &err));
 	attempt(0, lk_permit_semaphore_set(script->permits, 3, &err));
 	memset(some, '-', sizeof(some));
-	int code = lk_permit_semaphore_acquire(script->permits, 3, some, NULL, &err);
+	int code = lk_permit_semaphore_acquire(script->permits, 3, some, -1, NULL, &err);
 	for (size_t i = 0; code < 0 && i < COUNT(some); i++)
 		check(some[i].id[0] == '-'); /* what fails writes nothing */
 	attempt(0, code);
@@ -129,9 +129,9 @@ static void run_permits(struct script *script)
 	attempt(0, lk_permit_semaphore_update_lease(script->permits, some[0].id, 40000, &err));
 	attempt(0, lk_permit_semaphore_server_ttl_ms(script->permits, some[0].id, &ms, &err));
 	attempt(0, lk_permit_semaphore_release(script->permits, some, 1, &err));
-	attempt(0, lk_permit_semaphore_try(script->permits, 1, some, NULL, &err));
+	attempt(0, lk_permit_semaphore_acquire(script->permits, 1, some, 0, NULL, &err));
 	attempt(0, lk_permit_semaphore_release(script->permits, some, 1, &err));
-	attempt(0, lk_permit_semaphore_acquire_within(script->permits, 1, some, 1000, NULL, &err));
+	attempt(0, lk_permit_semaphore_acquire(script->permits, 1, some, 1000, NULL, &err));
 	attempt(0, lk_permit_semaphore_release(script->permits, some, 1, &err));
 	attempt(0, lk_permit_semaphore_try_set(script->permits, 3, &err));
 	attempt(0, lk_permit_semaphore_add(script->permits, 1, &err));
@@ -145,21 +145,21 @@ static void run_counters(struct script *script)
 	int64_t count;
 	attempt(0, lk_semaphore_new(&script->semaphore, script->client, "pool", 4, NULL, &err));
 	attempt(1, lk_semaphore_try_set(script->semaphore, 1, 0, &err));
-	attempt(0, lk_semaphore_acquire(script->semaphore, 1, NULL, &err));
-	attempt_in_vain(lk_semaphore_acquire_within(script->semaphore, 1, 5, NULL, &err));
+	attempt(0, lk_semaphore_acquire(script->semaphore, 1, -1, NULL, &err));
+	attempt_in_vain(lk_semaphore_acquire(script->semaphore, 1, 5, NULL, &err));
 	attempt(0, lk_semaphore_release(script->semaphore, 1, &err));
 	attempt(0, lk_semaphore_available(script->semaphore, &count, &err));
 	attempt(0, lk_semaphore_add(script->semaphore, 1, &err));
-	attempt(0, lk_semaphore_try(script->semaphore, 1, &err));
+	attempt(0, lk_semaphore_acquire(script->semaphore, 1, 0, NULL, &err));
 	attempt(1, lk_semaphore_release_if_exists(script->semaphore, 1, &err));
 	attempt(0, lk_semaphore_drain(script->semaphore, &count, &err));
 	attempt(1, lk_semaphore_delete(script->semaphore, &err));
-	attempt(0, lk_latch_new_with(&script->latch, script->client, "gate", 4, NULL, &err));
+	attempt(0, lk_latch_new(&script->latch, script->client, "gate", 4, NULL, &err));
 	attempt(1, lk_latch_try_set(script->latch, 2, &err));
 	attempt(0, lk_latch_count_down(script->latch, 2, &count, &err));
 	attempt(0, lk_latch_count(script->latch, &count, &err));
-	attempt(0, lk_latch_await_within(script->latch, 1000, NULL, &err));
-	attempt(0, lk_latch_await(script->latch, NULL, &err));
+	attempt(0, lk_latch_await(script->latch, 1000, NULL, &err));
+	attempt(0, lk_latch_await(script->latch, -1, NULL, &err));
 	attempt(0, lk_latch_delete(script->latch, &err));
 	run_permits(script);
 }
@@ -170,10 +170,10 @@ static void run_sides(struct script *script)
 	int answer;
 	attempt(0, lk_read_lock_new(&script->read, script->client, "sides", 5, NULL, &err));
 	attempt(0, lk_write_lock_new(&script->write, script->client, "sides", 5, NULL, &err));
-	attempt(0, lk_lock_acquire(script->write, NULL, &err));
-	attempt(0, lk_lock_acquire(script->read, NULL, &err));
+	attempt(0, lk_lock_acquire(script->write, -1, NULL, &err));
+	attempt(0, lk_lock_acquire(script->read, -1, NULL, &err));
 	attempt(0, lk_lock_release(script->write, NULL, &err));
-	attempt(LK_EUPGRADE, lk_lock_try(script->write, NULL, &err));
+	attempt(LK_EUPGRADE, lk_lock_acquire(script->write, 0, NULL, &err));
 	attempt(0, lk_lock_extend(script->read, 40000, NULL, &err));
 	attempt(0, lk_lock_is_locked(script->read, &answer, &err));
 	attempt(0, lk_lock_release(script->read, NULL, &err));
@@ -249,7 +249,7 @@ static void run_queued_latch(struct script *script)
 {
 	lk_queue *queue = script->queue;
 	lk_latch *gate;
-	attempt(0, lk_latch_new(&script->latch, script->client, "gate", 4, &err));
+	attempt(0, lk_latch_new(&script->latch, script->client, "gate", 4, NULL, &err));
 	gate = script->latch;
 	attempt_queued(script, lk_queue_latch_try_set(queue, gate, 1, 0, NULL, &err));
 	attempt(0, lk_queue_latch_await(queue, gate, 5, 0, NULL, &err));
@@ -546,7 +546,7 @@ static void test_every_grant_is_renewed(void **state)
 		armed = true;
 		int code = lk_lock_new(&lock, client, "watched", 7, &err);
 		if (code == 0)
-			code = lk_lock_acquire(lock, NULL, &err);
+			code = lk_lock_acquire(lock, -1, NULL, &err);
 		armed = false;
 		if (code == 0) {
 			granted++;

@@ -46,7 +46,7 @@ static bool is_configured(struct script *script)
 
 static bool run_lock(lk_lock *lock)
 {
-	return is_done(lk_lock_acquire(lock, NULL, &err)) &&
+	return is_done(lk_lock_acquire(lock, -1, NULL, &err)) &&
 	       is_done(lk_lock_extend(lock, 40000, NULL, &err)) &&
 	       is_done(lk_lock_release(lock, NULL, &err));
 }
@@ -70,7 +70,7 @@ static void run_calls(struct script *script)
 		    is_done(lk_semaphore_new(&script->pool, script->client, "pool", 4, NULL,
 					     &err)) &&
 		    is_done(lk_semaphore_add(script->pool, 1, &err)) &&
-		    is_done(lk_semaphore_acquire(script->pool, 1, NULL, &err)) &&
+		    is_done(lk_semaphore_acquire(script->pool, 1, -1, NULL, &err)) &&
 		    is_done(lk_semaphore_available(script->pool, &left, &err));
 	if (done)
 		check_int(left, ==, 0);

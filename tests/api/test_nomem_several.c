@@ -41,7 +41,7 @@ static bool run_multi(struct several *several)
 					 i ? "right" : "left", i ? 5 : 4, &err)))
 			return false;
 	return is_done(lk_multi_lock_new(&several->multi, several->part, MOST, &err)) &&
-	       is_done(lk_lock_try(several->multi, NULL, &err)) &&
+	       is_done(lk_lock_acquire(several->multi, 0, NULL, &err)) &&
 	       is_done(lk_lock_extend(several->multi, 40000, NULL, &err)) &&
 	       is_released(several->multi);
 }
@@ -53,7 +53,7 @@ static bool run_red(struct several *several)
 	options.node_limit_ms = slow_ms(100);
 	return is_done(lk_red_lock_new(&several->red, several->client, MOST, "q", 1, &options,
 				       &err)) &&
-	       is_done(lk_lock_try(several->red, NULL, &err)) &&
+	       is_done(lk_lock_acquire(several->red, 0, NULL, &err)) &&
 	       is_done(lk_lock_extend(several->red, 40000, NULL, &err)) &&
 	       is_released(several->red);
 }

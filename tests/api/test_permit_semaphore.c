@@ -39,15 +39,15 @@ static void test_acquire_and_release(void **state)
 	check_counts(pool, 0, 0);
 	expect(1, lk_permit_semaphore_try_set(pool, 4, &err));
 	expect(0, lk_permit_semaphore_try_set(pool, 9, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
 	check_int(strlen(ids[0].id), ==, 32);
 	check(strcmp(ids[0].id, ids[1].id) && strcmp(ids[1].id, ids[2].id));
 	check_counts(pool, 1, 3);
 	check_int(redis_integer(&server, "ZCARD {pool}:timeout"), ==, 3);
-	expect(LK_EBUSY, lk_permit_semaphore_try(pool, 2, ids + 3, NULL, &err));
-	expect(0, lk_permit_semaphore_try(pool, 1, ids + 3, NULL, &err));
+	expect(LK_EBUSY, lk_permit_semaphore_acquire(pool, 2, ids + 3, 0, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 3, 0, NULL, &err));
 	expect(LK_ETIMEDOUT,
-	       lk_permit_semaphore_acquire_within(pool, 1, ids + 3, slow_ms(200), NULL, &err));
+	       lk_permit_semaphore_acquire(pool, 1, ids + 3, slow_ms(200), NULL, &err));
 	check(left_ms(pool, ids[0].id) > 20000 && server_ttl(pool, ids[0].id) > 20000);
 	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
 	expect(0, lk_permit_semaphore_release(pool, ids, 1, &err));
@@ -71,7 +71,7 @@ static void test_how_many_there_are(void **state)
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[2];
 	expect(0, lk_permit_semaphore_set(pool, 5, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, -1, NULL, &err));
 	expect(0, lk_permit_semaphore_set(pool, 7, &err));
 	check_counts(pool, 5, 2);
 	expect(0, lk_permit_semaphore_add(pool, -6, &err));
@@ -94,7 +94,7 @@ static void test_another_client_can_release_it(void **state)
 	lk_permit id[1];
 	lk_event event;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	check_int(left_ms(same, id[0].id), ==, LK_ENOTOWNER);
 	check(server_ttl(same, id[0].id) > 20000);
 	expect(0, lk_permit_semaphore_update_lease(same, id[0].id, 40000, &err));
@@ -119,7 +119,7 @@ static void test_renewed_while_held(void **state)
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
 	sleep_ms(slow_ms(1500));
 	for (size_t i = 0; i < 3; i++)
 		check(left_ms(pool, ids[i].id) > 0 && server_ttl(pool, ids[i].id) > 0);
@@ -143,9 +143,9 @@ static void test_a_named_lease_ends(void **state)
 	options.lease_ms = slow_ms(300);
 	options.tag = 42;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, &options, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, &options, &err));
 	/* It comes back by itself, and its end is waited for, not a message. */
-	expect(0, lk_permit_semaphore_acquire_within(pool, 1, next, slow_ms(10000), NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, next, slow_ms(10000), NULL, &err));
 	check(strcmp(id[0].id, next[0].id) != 0);
 	int type = next_event(client, &event, 5000);
 	while (type == LK_EVENT_AT_RISK) /* more than one where the machine stalls */
@@ -170,7 +170,7 @@ static void test_a_new_lease_ends_the_renewal(void **state)
 	lk_permit id[1];
 	lk_event event;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	expect(0, lk_permit_semaphore_update_lease(pool, id[0].id, slow_ms(200), &err));
 	check(left_ms(pool, id[0].id) <= slow_ms(200));
 	int type = next_event(client, &event, 5000);
@@ -193,7 +193,7 @@ static void test_a_new_lease_finds_what_is_gone(void **state)
 	lk_permit id[1];
 	lk_event event;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	redis_do(&server, "DEL pool {pool}:timeout");
 	for (int i = 0; i < 2; i++) {
 		expect(LK_ELOST,
@@ -214,7 +214,7 @@ static void test_lost_when_it_is_gone(void **state)
 	lk_permit id[1];
 	lk_event event;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	redis_do(&server, "DEL pool {pool}:timeout");
 	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
@@ -230,7 +230,7 @@ static void acquire_in_time(lk_permit_semaphore *pool, size_t count, lk_permit *
 {
 	int rc = LK_EMAYBEHELD;
 	for (int tries = 0; tries < 50 && rc == LK_EMAYBEHELD; tries++)
-		rc = lk_permit_semaphore_acquire(pool, (int64_t)count, permits, options, &err);
+		rc = lk_permit_semaphore_acquire(pool, (int64_t)count, permits, -1, options, &err);
 	check_int(rc, ==, 0);
 }
 
@@ -273,10 +273,10 @@ static void test_an_end_with_no_loss_set_is_not_a_loss(void **state)
 	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
 	options.no_loss = 1;
 	options.lease_ms = slow_ms(300);
-	expect(0, lk_permit_semaphore_acquire(pool, 1, ids, &options, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids, -1, &options, &err));
 	check_int(left_ms(pool, ids[0].id), >, 0);
 	options.lease_ms = 0;
-	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 1, &options, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 1, -1, &options, &err));
 	redis_do(&server, "ZPOPMAX {pool}:timeout");
 	for (size_t i = 0; i < COUNT(ids); i++)
 		wait_until(left_ms(pool, ids[i].id) == LK_ENOTOWNER, 10000);
@@ -300,7 +300,7 @@ static void test_several_are_released_although_one_is_lost(void **state)
 	lk_permit ids[3];
 	lk_event event;
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
 	redis_do(&server, "ZPOPMIN {pool}:timeout");
 	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
@@ -322,7 +322,7 @@ static void test_several_are_released_although_one_is_gone(void **state)
 	lk_permit ids[3];
 	lk_event event;
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
 	redis_do(&server, "ZPOPMIN {pool}:timeout");
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
 	check(strstr(err.message, "1 of 3") != NULL);
@@ -345,9 +345,9 @@ static void test_several_are_released_although_one_ends(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit ids[3];
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, -1, NULL, &err));
 	options.lease_ms = slow_ms(500);
-	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 2, &options, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 2, -1, &options, &err));
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(800));
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
 	for (size_t i = 0; i < COUNT(ids); i++)
@@ -366,7 +366,7 @@ static void test_an_unknown_permit_keeps_all_although_one_is_gone(void **state)
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[4];
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
 	redis_do(&server, "ZPOPMIN {pool}:timeout");
 	memset(&ids[3], 'a', 32);
 	ids[3].id[32] = 0;
@@ -387,7 +387,7 @@ static void test_several_stay_when_one_is_unknown(void **state)
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
 	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, -1, NULL, &err));
 	memset(&ids[2], 'a', 32);
 	ids[2].id[32] = 0;
 	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 3, &err));
@@ -412,22 +412,22 @@ static void test_bad_input(void **state)
 	const int64_t wrong[] = {0, -1, INT64_MIN, LK_PERMITS_AT_ONCE_MAX + 1, INT64_MAX};
 	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "a}b", 3, NULL, &err));
 	for (size_t i = 0; i < COUNT(wrong); i++) {
-		expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, wrong[i], ids, NULL, &err));
-		expect(LK_EINVAL, lk_permit_semaphore_try(pool, wrong[i], ids, NULL, &err));
+		expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, wrong[i], ids, -1, NULL, &err));
+		expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, wrong[i], ids, 0, NULL, &err));
 		expect(LK_EINVAL, lk_permit_semaphore_release(pool, ids, wrong[i], &err));
 	}
 	expect(LK_EINVAL, lk_permit_semaphore_try_set(pool, -1, &err));
 	expect(LK_EINVAL, lk_permit_semaphore_set(pool, LK_PERMITS_MAX + 1, &err));
 	expect(LK_EINVAL, lk_permit_semaphore_add(pool, 0, &err));
-	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, NULL, NULL, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, NULL, -1, NULL, &err));
 	options.owner = "me";
-	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, ids, 0, &options, &err));
 	options.owner = NULL;
 	options.no_loss = 2;
-	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, ids, 0, &options, &err));
 	options.no_loss = 0;
 	options.lease_ms = 1;
-	expect(LK_EINVAL, lk_permit_semaphore_try(pool, 1, ids, &options, &err));
+	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, ids, 0, &options, &err));
 	strcpy(ids[0].id, "no id");
 	expect(LK_EINVAL, lk_permit_semaphore_release(pool, ids, 1, &err));
 	check(strstr(err.message, "no id") != NULL);
@@ -439,7 +439,7 @@ static void test_bad_input(void **state)
 	expect(LK_ENOTOWNER, lk_permit_semaphore_update_lease(pool, ids[0].id, 1000, &err));
 	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 1, &err));
 	redis_do(&server, "HSET pool x:1 1");
-	expect(LK_EWRONGTYPE, lk_permit_semaphore_try(pool, 1, ids, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_permit_semaphore_acquire(pool, 1, ids, 0, NULL, &err));
 	check(strstr(err.message, "hash") && strstr(err.message, "permit semaphore"));
 	expect(LK_EWRONGTYPE, lk_permit_semaphore_count(pool, &ms, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_permit_semaphore_set(pool, 3, &err));
@@ -456,14 +456,14 @@ static void take_after_another(int64_t before_ms, int64_t lease_ms)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit id[1];
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	expect(0, lk_permit_semaphore_release(pool, id, 1, &err));
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(300));
 	options.lease_ms = before_ms;
 	expect(LK_EMAYBEHELD,
-	       lk_permit_semaphore_acquire_within(pool, 1, id, slow_ms(50), &options, &err));
+	       lk_permit_semaphore_acquire(pool, 1, id, slow_ms(50), &options, &err));
 	options.lease_ms = lease_ms;
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, &options, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, &options, &err));
 	check_int(left_ms(pool, id[0].id), >, lease_ms / 2);
 	check_int(left_ms(pool, id[0].id), <=, lease_ms);
 	check_int(server_ttl(pool, id[0].id), >, lease_ms / 2);
@@ -488,7 +488,7 @@ static void late_body(size_t index, void *argument)
 	lk_permit ids[2];
 	(void)index;
 	memset(ids, 0, sizeof(ids));
-	expect(LK_EMAYBEHELD, lk_permit_semaphore_acquire(argument, 2, ids, NULL, &err));
+	expect(LK_EMAYBEHELD, lk_permit_semaphore_acquire(argument, 2, ids, -1, NULL, &err));
 	check(!ids[0].id[0] && !ids[1].id[0]);
 }
 
@@ -501,7 +501,7 @@ static void test_a_grant_while_closing_is_released(void **state)
 	struct threads threads;
 	lk_permit id[1];
 	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	expect(0, lk_permit_semaphore_release(pool, id, 1, &err));
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(500));
 	uint64_t commands = stats_of(client).commands;
@@ -532,7 +532,7 @@ static void crowd_body(size_t index, void *argument)
 	lk_permit ids[SLOTS];
 	for (int turn = 0; turn < TURNS; turn++) {
 		int64_t count = 1 + (int64_t)(index + (size_t)turn) % SLOTS;
-		expect(0, lk_permit_semaphore_acquire(pool, count, ids, NULL, &err));
+		expect(0, lk_permit_semaphore_acquire(pool, count, ids, -1, NULL, &err));
 		int inside = atomic_fetch_add(&crowd->inside, (int)count) + (int)count;
 		for (int most = atomic_load(&crowd->most); inside > most;)
 			if (atomic_compare_exchange_weak(&crowd->most, &most, inside))
@@ -569,7 +569,7 @@ static void hasty_body(size_t index, void *argument)
 	lk_permit ids[2];
 	for (int turn = 0; turn < 100; turn++) {
 		int64_t count = 1 + (int64_t)(index + (size_t)turn) % 2;
-		int rc = lk_permit_semaphore_acquire_within(pool, count, ids, turn % 3, NULL, &err);
+		int rc = lk_permit_semaphore_acquire(pool, count, ids, turn % 3, NULL, &err);
 		if (rc == 0)
 			expect(0, lk_permit_semaphore_release(pool, ids, count, &err));
 		/* Unreachable: the server has not said anything by then. */
@@ -613,18 +613,18 @@ static void test_the_number_is_said_for_good(void **state)
 	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	lk_permit ids[3];
 	check_counts(pool, 0, 0); /* a question sets nothing */
-	expect(0, lk_permit_semaphore_try(pool, 2, ids, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, 0, NULL, &err));
 	check_counts(pool, 1, 2);
 	redis_do(&server, "DEL pool"); /* and not what is in use */
-	expect(LK_EBUSY, lk_permit_semaphore_try(pool, 2, ids + 2, NULL, &err));
+	expect(LK_EBUSY, lk_permit_semaphore_acquire(pool, 2, ids + 2, 0, NULL, &err));
 	check_counts(pool, 1, 2);
 	redis_do(&server, "DEL pool");
-	expect(0, lk_permit_semaphore_try(pool, 1, ids + 2, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(pool, 1, ids + 2, 0, NULL, &err));
 	check_counts(pool, 0, 3);
 	expect(0, lk_permit_semaphore_release(pool, ids, 3, &err));
 	check_counts(pool, 3, 0);
 	redis_do(&server, "SET pool 0"); /* there is one: it stays */
-	expect(LK_EBUSY, lk_permit_semaphore_try(pool, 1, ids, NULL, &err));
+	expect(LK_EBUSY, lk_permit_semaphore_acquire(pool, 1, ids, 0, NULL, &err));
 	options.permits = -1;
 	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "x", 1, &options, &err));
 	options.permits = LK_PERMITS_MAX + 1;
@@ -638,7 +638,7 @@ static void take_one(size_t index, void *argument)
 {
 	lk_permit id;
 	(void)index;
-	expect(0, lk_permit_semaphore_acquire_within(argument, 1, &id, slow_ms(20000), NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(argument, 1, &id, slow_ms(20000), NULL, &err));
 	expect(0, lk_permit_semaphore_release(argument, &id, 1, &err));
 }
 

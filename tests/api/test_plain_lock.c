@@ -23,7 +23,7 @@ static void test_the_field_is_the_token(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_plain(client, "plain", 0);
 	char field[LK_FIELD_SIZE];
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	check_holder("plain", field);
 	check_int(redis_integer(&server, "PTTL plain"), >, 20000);
@@ -68,10 +68,10 @@ static void test_reentry_costs_nothing(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_plain(client, "again", 0);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	uint64_t commands = stats_of(client).commands;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(0, lk_lock_try(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	check_int(stats_of(client).commands, ==, commands);
@@ -92,7 +92,7 @@ static void take_turns(size_t index, void *argument)
 	struct crowd *crowd = argument;
 	(void)index;
 	for (int i = 0; i < 50; i++) {
-		expect(0, lk_lock_acquire(crowd->lock, NULL, &err));
+		expect(0, lk_lock_acquire(crowd->lock, -1, NULL, &err));
 		check_int(crowd->inside++, ==, 0);
 		crowd->inside--;
 		crowd->turns++;
@@ -117,7 +117,7 @@ static void test_threads_hand_it_on_in_memory(void **state)
 static void acquire_then_release(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(argument, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
@@ -149,8 +149,8 @@ static void test_a_stranger_without_ttl(void **state)
 	lk_lock *lock = new_plain(client, "ever", 20);
 	int64_t ttl_ms = 0;
 	redis_do(&server, "SET ever stranger");
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, slow_ms(200), NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(lock, slow_ms(200), NULL, &err));
 	expect(0, lk_lock_server_ttl_ms(lock, &ttl_ms, &err));
 	check_int(ttl_ms, ==, -1);
 	expect(LK_ENOTOWNER, lk_lock_extend_field(lock, "other", 1000, &err));
@@ -167,13 +167,13 @@ static void test_other_types_are_refused(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *plain = new_plain(client, "type", 0), *lock = new_lock(client, "type");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(LK_EWRONGTYPE, lk_lock_try(plain, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(plain, 0, NULL, &err));
 	check(strstr(err.message, "reentrant lock") && strstr(err.message, "plain lock"));
 	expect(LK_EWRONGTYPE, lk_lock_force_release(plain, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_acquire(plain, NULL, &err));
-	expect(LK_EWRONGTYPE, lk_lock_try(lock, NULL, &err));
+	expect(0, lk_lock_acquire(plain, -1, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(0, lk_lock_release(plain, NULL, &err));
 	lk_lock_free(plain);
 	lk_lock_free(lock);
@@ -186,7 +186,7 @@ static void test_lost_when_somebody_takes_it_away(void **state)
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_lock *lock = new_plain(client, "taken", 0);
 	lk_event event;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	redis_do(&server, "SET taken thief PX 600000");
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
@@ -252,7 +252,7 @@ static lk_lock *new_notifying(lk_client *client, const char *name, const char *n
 static void take_in_time(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(argument, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
@@ -270,7 +270,7 @@ static void test_woken_by_the_messages_of_another_library(void **state)
 	redis_do(&server, "DEL told");
 	redis_do(&server, "PUBLISH rlock-channel:told ok");
 	threads_join(&threads, 20000);
-	expect(0, lk_lock_acquire(holds, NULL, &err));
+	expect(0, lk_lock_acquire(holds, -1, NULL, &err));
 	threads_start(&threads, 1, take_in_time, waits);
 	wait_until(redis_integer(&server, "PUBLISH rlock-channel:told busy") == 1, 5000);
 	expect(0, lk_lock_release(holds, NULL, &err));
@@ -289,7 +289,7 @@ static void test_ours_are_told_too(void **state)
 	lk_lock *waits = new_plain(client, "lock:both", LK_POLL_MAX_MS);
 	lk_lock *holds = new_notifying(other, "lock:both", "python-redis-lock");
 	struct threads threads;
-	expect(0, lk_lock_acquire(holds, NULL, &err));
+	expect(0, lk_lock_acquire(holds, -1, NULL, &err));
 	threads_start(&threads, 1, take_in_time, waits);
 	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{lock:both} busy") == 1,
 		   5000);

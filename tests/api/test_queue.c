@@ -83,7 +83,7 @@ static void test_another_process_makes_way(void **state)
 static void wait_in_thread(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_lock_acquire(argument, NULL, &err));
+	expect(0, lk_lock_acquire(argument, -1, NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
@@ -109,10 +109,10 @@ static void test_blocking_and_asynchronous_callers_in_one_wait_queue(void **stat
 	release_to(lock, "second", fourth);
 	threads_join(&thread, 20000);
 	release(lock, "fourth");
-	expect(0,
-	       lk_lock_acquire(
-		       lock, &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
-		       &err));
+	expect(0, lk_lock_acquire(
+			  lock, -1,
+			  &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
+			  &err));
 	release(lock, "blocking"); /* and the other way round */
 	lk_lock_free(lock);
 	close_queue(0);

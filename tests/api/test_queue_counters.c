@@ -11,7 +11,7 @@ static void open_counters(const char *options)
 	client = open_driven("%s", options);
 	expect(0, lk_queue_new(&queue, 0, &err));
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
-	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));
+	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, NULL, &err));
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 }
 
@@ -224,7 +224,7 @@ static void test_permits(void **state)
 	lk_client *stranger = open_client();
 	lk_permit_semaphore *theirs = NULL;
 	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, NULL, &err));
-	expect(0, lk_permit_semaphore_try(theirs, 1, &other, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(theirs, 1, &other, 0, NULL, &err));
 	completed(begin_permit(slow_ms(50), NULL), LK_ETIMEDOUT);
 	completed(begin_lease(other.id, 50000), 0);
 	check_int(completed(begin_permit_release(other.id), 0).operation, ==, LK_OP_RELEASE);
@@ -264,7 +264,7 @@ static void take_in_thread(size_t index, void *argument)
 {
 	(void)index;
 	(void)argument;
-	expect(0, lk_semaphore_acquire(pool, 1, NULL, &err));
+	expect(0, lk_semaphore_acquire(pool, 1, -1, NULL, &err));
 }
 
 /* The first waits until all of its permits are free, and nobody overtakes it. */
@@ -590,7 +590,7 @@ static void test_no_server(void **state)
 	client = open_driven_at("unix:///nowhere/socket", "");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
-	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, &err));
+	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, NULL, &err));
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	got = completed(begin_give(1), LK_EUNREACHABLE);
 	check(strstr(got.error.message, "nowhere/socket") != NULL);

@@ -127,7 +127,7 @@ static void hold_until_the_end(size_t index, void *argument)
 	(void)index;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.tag = 5;
-	expect(0, lk_lock_acquire(argument, &options, &err));
+	expect(0, lk_lock_acquire(argument, -1, &options, &err));
 }
 
 static void test_a_thread_that_ends_while_it_holds(void **state)
@@ -522,7 +522,7 @@ static void test_a_close_that_is_not_done(void **state)
 	lk_lock *lock = new_lock(client, "late");
 	uint64_t id = begin_notices(client);
 	release.no_wait = 1;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	server_pause(&server);
 	expect(0, lk_lock_release(lock, &release, &err));
 	expect(LK_EMAYBEHELD, program_close(client, LK_CLOSE_RELEASE, &err));

@@ -174,7 +174,7 @@ static void test_permits_of_two_clients(void **state)
 	lk_client *stranger = open_client();
 	lk_permit_semaphore *theirs = NULL;
 	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, NULL, &err));
-	expect(0, lk_permit_semaphore_try(theirs, 2, ids + 2, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(theirs, 2, ids + 2, 0, NULL, &err));
 	take(ids, 2);
 	completed(begin_give(ids + 1, 2), 0);
 	check_int(in_use(), ==, 2);
@@ -269,7 +269,7 @@ static void test_one_ends_in_flight(void **state)
 static void take_in_thread(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_permit_semaphore_acquire(slots, 1, argument, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(slots, 1, argument, -1, NULL, &err));
 }
 
 /* The first waits until all of its permits are free, and nobody overtakes it. */

@@ -132,10 +132,10 @@ static void call_everything(size_t index, void *argument)
 	expect(0, lk_queue_cancel(queue, 123456, &err));
 	check(lk_lock_is_held(lock, "task", &err) >= 0);
 	check(lk_lock_deadline_ns(lock, "task", &deadline_ns, &err) != 1);
-	expect(0,
-	       lk_lock_acquire(
-		       lock, &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
-		       &err));
+	expect(0, lk_lock_acquire(
+			  lock, -1,
+			  &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
+			  &err));
 	expect(0, lk_lock_release(
 			  lock, &(lk_release_options){sizeof(lk_release_options), "blocking", 0, 0},
 			  &err));

@@ -129,7 +129,7 @@ static void test_a_permit_ends_with_its_lease(void **state)
 static void wait_for_it(size_t index, void *argument)
 {
 	(void)index;
-	expect(LK_EMAYBEHELD, lk_lock_acquire_within(argument, slow_ms(WAIT_MS), NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(argument, slow_ms(WAIT_MS), NULL, &err));
 }
 
 static void test_a_release_that_nobody_waits_for_keeps_nobody_back(void **state)
@@ -143,7 +143,7 @@ static void test_a_release_that_nobody_waits_for_keeps_nobody_back(void **state)
 	lk_lock *lock = new_lock(client, "sent off");
 	options.lease_ms = slow_ms(LEASE_MS);
 	give.no_wait = 1;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	threads_start(&threads, 1, wait_for_it, lock);
 	wait_until(stats_of(client).waiting == 1, 5000);
 	server_pause(&server);

@@ -17,7 +17,7 @@ static void take_blocking(lk_lock *lock, const char *owner)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = owner;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 }
 
 static void release_blocking(lk_lock *lock, const char *owner)
@@ -123,7 +123,7 @@ static void stand_in_line(size_t index, void *argument)
 {
 	struct place *place = argument;
 	(void)index;
-	expect(0, lk_lock_acquire(place->lock, NULL, &err));
+	expect(0, lk_lock_acquire(place->lock, -1, NULL, &err));
 	place->served = true;
 	expect(0, lk_lock_release(place->lock, NULL, &err));
 }

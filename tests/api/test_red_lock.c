@@ -9,23 +9,23 @@ static void test_all_nodes_have_it(void **state)
 	open_quorum(&ours, NODES, "", NULL);
 	open_quorum(&theirs, NODES, "", NULL);
 	know_all(&ours, NODES);
-	expect(0, lk_lock_acquire(ours.lock, &options, &err));
+	expect(0, lk_lock_acquire(ours.lock, -1, &options, &err));
 	wait_until(nodes_with("q") == NODES, 5000);
 	int64_t left_ms = remaining(ours.lock, NULL);
 	check(left_ms > 10000 && left_ms <= 20000 - 200 - 2);
 	expect(1, lk_lock_is_held(ours.lock, NULL, &err));
 	expect(1, is_locked(theirs.lock, &err));
-	expect(LK_EBUSY, lk_lock_try(theirs.lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(theirs.lock, slow_ms(200), NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(theirs.lock, 0, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(theirs.lock, slow_ms(200), NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(theirs.lock, NULL, &err));
 	check_int(nodes_with("q"), ==, NODES);
-	expect(0, lk_lock_acquire(ours.lock, &options, &err));
+	expect(0, lk_lock_acquire(ours.lock, -1, &options, &err));
 	expect(2, lk_lock_hold_count(ours.lock, NULL, &err));
 	expect(0, lk_lock_release(ours.lock, NULL, &err));
 	expect(0, lk_lock_release(ours.lock, NULL, &err));
 	wait_until(nodes_with("q") == 0, 5000);
 	expect(0, is_locked(theirs.lock, &err));
-	expect(0, lk_lock_acquire_within(theirs.lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_acquire(theirs.lock, slow_ms(5000), NULL, &err));
 	expect(0, lk_lock_release(theirs.lock, NULL, &err));
 	close_quorum(&ours, NODES);
 	close_quorum(&theirs, NODES);
@@ -38,11 +38,11 @@ static void test_a_majority_is_enough_and_a_minority_is_not(void **state)
 	open_quorum(&quorum, NODES, "", NULL);
 	stranger_on(0, 60000);
 	stranger_on(3, 60000);
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	wait_until(nodes_with("q") == 2, 5000);
 	stranger_on(4, 60000);
-	expect(LK_EBUSY, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	check(strstr(err.message, "of 5 nodes grant it, 3 are needed") != NULL);
 	wait_until(nodes_with("q") == 3, 5000);
 	for (size_t i = 0; i < NODES; i++)
@@ -57,18 +57,18 @@ static void test_dead_nodes(void **state)
 	open_quorum(&quorum, NODES, "", NULL);
 	server_kill(&nodes[0]);
 	server_kill(&nodes[1]);
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	check_int(nodes_with("q"), ==, 3);
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	wait_until(nodes_with("q") == 0, 5000);
 	server_kill(&nodes[2]);
-	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	check(strstr(err.message, "of 5 nodes grant it, 3 are needed") != NULL);
 	check(strstr(err.message, nodes[2].url_unix) != NULL);
-	expect(LK_ENOQUORUM, lk_lock_acquire_within(quorum.lock, 200, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 200, NULL, &err));
 	wait_until(nodes_with("q") == 0, 5000);
 	server_start_again(&nodes[2]);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	close_quorum(&quorum, NODES);
 }
@@ -82,7 +82,7 @@ static void test_a_silent_node_is_not_waited_for(void **state)
 	server_pause(&nodes[1]);
 	int64_t begun_ms = now_ms();
 	for (int i = 0; i < 20; i++) {
-		expect(0, lk_lock_try(quorum.lock, NULL, &err));
+		expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 		expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	}
 	check_int(now_ms() - begun_ms, <, slow_ms(1500)); /* of 3,000 that one wait would take */
@@ -98,7 +98,7 @@ static void test_a_late_grant_belongs_to_the_hold(void **state)
 	open_quorum(&quorum, NODES, "", NULL);
 	know_all(&quorum, NODES);
 	server_pause(&nodes[1]);
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	server_resume(&nodes[1]);
 	wait_until(nodes_with("q") == NODES, 5000);
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
@@ -116,7 +116,7 @@ static void test_a_node_that_was_busy_joins(void **state)
 	open_quorum(&quorum, MOST, "", NULL);
 	know_all(&quorum, MOST);
 	stranger_on(1, 300);
-	expect(0, lk_lock_try(quorum.lock, &options, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, &options, &err));
 	check_int(redis_integer(&nodes[1], "HEXISTS q stranger:1"), ==, 1);
 	wait_until(redis_integer(&nodes[1], "PTTL q") > 30000, 5000);
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
@@ -132,11 +132,11 @@ static void test_a_silent_majority_may_hold(void **state)
 	know_all(&quorum, MOST);
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
-	expect(LK_EMAYBEHELD, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	server_resume(&nodes[1]);
 	server_resume(&nodes[2]);
 	wait_until(nodes_with("q") == 0, 8000);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	close_quorum(&quorum, MOST);
 }
@@ -153,15 +153,15 @@ static void test_a_node_that_was_not_asked_holds_nothing(void **state)
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
 	expect(LK_ENOQUORUM,
-	       lk_lock_try(quorum.lock, NULL, &err)); /* they have not said who they are */
+	       lk_lock_acquire(quorum.lock, 0, NULL, &err)); /* they have not said who they are */
 	server_resume(&nodes[1]);
 	server_resume(&nodes[2]);
 	know_all(&quorum, MOST);
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
 	for (int i = 0; i < 4; i++) /* so many are left open */
-		expect(LK_EMAYBEHELD, lk_lock_try(quorum.lock, NULL, &err));
-	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+		expect(LK_EMAYBEHELD, lk_lock_acquire(quorum.lock, 0, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	server_resume(&nodes[1]);
 	server_resume(&nodes[2]);
 	wait_until(nodes_with("q") == 0, 8000);
@@ -177,7 +177,7 @@ static void test_an_owner_in_the_way_does_not_hide_what_may_be_held(void **state
 	know_all(&quorum, MOST);
 	stranger_on(1, 60000);
 	server_pause(&nodes[2]);
-	expect(LK_EMAYBEHELD, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	server_resume(&nodes[2]);
 	redis_do(&nodes[1], "DEL q");
 	wait_until(nodes_with("q") == 0, 8000);
@@ -196,11 +196,11 @@ static void test_a_wait_limit_bounds_the_first_try_of_a_caller_that_has_waited(v
 	options.node_limit_ms = slow_ms(8000);
 	open_quorum(&quorum, MOST, command_limit(8000), &options);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &other, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), &other, &err));
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
 	int64_t begun_ms = now_ms();
-	expect(LK_EMAYBEHELD, lk_lock_acquire_within(quorum.lock, slow_ms(900), NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(quorum.lock, slow_ms(900), NULL, &err));
 	check_int(now_ms() - begun_ms, <, slow_ms(4000)); /* of 8,600 for a whole try */
 	server_resume(&nodes[1]);
 	server_resume(&nodes[2]);
@@ -219,7 +219,7 @@ static void test_a_wait_limit_bounds_every_try(void **state)
 	server_pause(&nodes[2]);
 	int64_t begun_ms = now_ms();
 	/* The last try may not even be sent; the first may be held all the same. */
-	expect(LK_EMAYBEHELD, lk_lock_acquire_within(quorum.lock, slow_ms(900), NULL, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(quorum.lock, slow_ms(900), NULL, &err));
 	check_int(now_ms() - begun_ms, >=, slow_ms(900));
 	check_int(now_ms() - begun_ms, <, slow_ms(1400)); /* of 1,600 that two tries take */
 	server_resume(&nodes[1]);
@@ -234,18 +234,18 @@ static void test_a_node_that_answers_with_errors(void **state)
 	struct quorum quorum;
 	open_quorum(&quorum, MOST, "", NULL);
 	redis_do(&nodes[0], "CONFIG SET maxmemory 1");
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	redis_do(&nodes[1], "CONFIG SET maxmemory 1");
-	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	check(strstr(err.message, "OOM") != NULL);
 	redis_do(&nodes[0], "CONFIG SET maxmemory 0");
 	redis_do(&nodes[1], "CONFIG SET maxmemory 0");
 	redis_do(&nodes[2], "SET q text");
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(5000), NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	redis_do(&nodes[1], "SET q text");
-	expect(LK_EWRONGTYPE, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	redis_do(&nodes[1], "DEL q");
 	redis_do(&nodes[2], "DEL q");
 	close_quorum(&quorum, MOST);
@@ -260,7 +260,7 @@ static void test_one_wrong_key_does_not_end_the_wait(void **state)
 	know_all(&quorum, MOST);
 	redis_do(&nodes[2], "SET q text");
 	stranger_on(0, 400);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	redis_do(&nodes[2], "DEL q");
 	close_quorum(&quorum, MOST);
@@ -271,7 +271,7 @@ static void acquire_single(size_t index, void *argument)
 	lk_lock *single = argument;
 	lk_acquire_options options = with_lease(2000);
 	(void)index;
-	expect(0, lk_lock_acquire_within(single, slow_ms(10000), &options, &err));
+	expect(0, lk_lock_acquire(single, slow_ms(10000), &options, &err));
 	check_int(remaining(single, NULL), <=, 2000);
 	expect(0, lk_lock_release(single, NULL, &err));
 }
@@ -295,7 +295,7 @@ static void test_a_lock_on_a_node_keeps_its_own_lease(void **state)
 	threads_start(&threads, 1, acquire_single, single);
 	wait_until(stats_of(quorum.client[1]).waiting == 1, 5000);
 	sleep_ms(50); /* its try is on the way */
-	expect(LK_EBUSY, lk_lock_try(quorum.lock, &options, &err));
+	expect(LK_EBUSY, lk_lock_acquire(quorum.lock, 0, &options, &err));
 	server_resume(&nodes[1]);
 	threads_join(&threads, 20000);
 	redis_do(&nodes[0], "DEL q");
@@ -313,7 +313,7 @@ static void test_nobody_waits_for_the_release(void **state)
 	open_quorum(&quorum, NODES, "", NULL);
 	know_all(&quorum, NODES);
 	for (int i = 0; i < 50; i++) {
-		expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), NULL, &err));
+		expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), NULL, &err));
 		expect(0, lk_lock_release(quorum.lock, &release, &err));
 	}
 	wait_until(nodes_with("q") == 0, 5000);
@@ -327,7 +327,7 @@ static void test_a_fresh_node_has_no_vote(void **state)
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	options.quarantine_ms = 600000;
 	open_quorum(&quorum, MOST, "", &options);
-	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	check(strstr(err.message, "no vote for") != NULL);
 	wait_until(nodes_with("q") == 0, 5000);
 	/* They write everything down: what was granted is known after a restart. */
@@ -337,7 +337,7 @@ static void test_a_fresh_node_has_no_vote(void **state)
 	}
 	close_quorum(&quorum, MOST);
 	open_quorum(&quorum, MOST, "", &options);
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	for (size_t i = 0; i < 2; i++) {
 		redis_do(&nodes[i], "CONFIG SET appendonly no");
@@ -356,17 +356,17 @@ static void test_a_restarted_node_has_no_vote(void **state)
 	options.quarantine_ms = 3000;
 	open_quorum(&ours, MOST, "watchdog_ms=3000", &options);
 	open_quorum(&theirs, MOST, "watchdog_ms=3000", &options);
-	expect(0, lk_lock_acquire_within(ours.lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(ours.lock, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(ours.lock, NULL, &err));
 	know_all(&ours, MOST);
 	server_kill(&nodes[2]);
-	expect(0, lk_lock_acquire_within(ours.lock, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(ours.lock, slow_ms(20000), NULL, &err));
 	server_pause(&nodes[0]);
 	server_kill(&nodes[1]);
 	server_start_again(&nodes[1]);
 	server_start_again(&nodes[2]);
 	while (lk_lock_is_held(ours.lock, NULL, NULL) == 1) {
-		int rc = lk_lock_try(theirs.lock, NULL, &err);
+		int rc = lk_lock_acquire(theirs.lock, 0, NULL, &err);
 		check(rc != 0 || lk_lock_is_held(ours.lock, NULL, NULL) == 0);
 		if (rc == 0)
 			break;
@@ -394,7 +394,7 @@ static void test_two_addresses_of_one_server(void **state)
 	int64_t end_ms = now_ms() + slow_ms(5000);
 	int rc = 0;
 	while (rc == 0 && now_ms() < end_ms)
-		if ((rc = lk_lock_try(lock, NULL, &err)) == 0)
+		if ((rc = lk_lock_acquire(lock, 0, NULL, &err)) == 0)
 			expect(0, lk_lock_release(lock, NULL, &err));
 	check_int(rc, ==, LK_EINVAL);
 	check(strstr(err.message, "one server") != NULL);
@@ -414,11 +414,11 @@ static void test_strings_are_shared_with_others(void **state)
 	open_quorum(&quorum, MOST, "", &options);
 	redis_do(&nodes[0], "SET q token NX PX 60000");
 	redis_do(&nodes[2], "SET q token NX PX 60000");
-	expect(LK_EBUSY, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	redis_do(&nodes[0], "DEL q");
 	redis_do(&nodes[2], "DEL q");
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	for (size_t i = 0; i < MOST; i++)
 		check_int(redis_integer(&nodes[i], "STRLEN q"), >, 36);
@@ -434,7 +434,7 @@ static void take_in_turn(size_t index, void *argument)
 	struct quorum *quorums = argument;
 	for (int i = 0; i < 15; i++) {
 		lk_lock *lock = quorums[index % 2].lock;
-		if (expect(0, lk_lock_acquire_within(lock, slow_ms(40000), NULL, &err)) < 0)
+		if (expect(0, lk_lock_acquire(lock, slow_ms(40000), NULL, &err)) < 0)
 			return;
 		check_int(atomic_fetch_add(&inside, 1), ==, 0);
 		atomic_fetch_sub(&inside, 1);
@@ -465,9 +465,9 @@ static void test_force_and_cancel(void **state)
 	expect(0, lk_cancel_new(&cancel, &err));
 	options.cancel = cancel;
 	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_lock_acquire(quorum.lock, &options, &err));
+	expect(LK_ECANCELLED, lk_lock_acquire(quorum.lock, -1, &options, &err));
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	expect(1, lk_lock_force_release(quorum.lock, &err));
 	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
 	expect(0, lk_lock_force_release(quorum.lock, &err));
@@ -496,7 +496,7 @@ static void test_force_release_does_not_touch_the_next_owner(void **state)
 	threads_start(&threads, 1, force_release, quorum.lock);
 	wait_until(redis_integer(&nodes[0], "EXISTS q") == 0, 5000);
 	wait_until(redis_integer(&nodes[1], "EXISTS q") == 0, 5000);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(5000), NULL, &err));
 	threads_join(&threads, 10000);
 	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
 	server_resume(&nodes[2]);
@@ -509,7 +509,7 @@ static void test_force_release_does_not_touch_the_next_owner(void **state)
 static void wait_in_vain(size_t index, void *argument)
 {
 	(void)index;
-	int rc = lk_lock_acquire(argument, NULL, &err);
+	int rc = lk_lock_acquire(argument, -1, NULL, &err);
 	check(rc == LK_ENOQUORUM || rc == LK_EMAYBEHELD);
 }
 
@@ -553,11 +553,11 @@ static void test_close_releases(void **state)
 	(void)state;
 	struct quorum quorum;
 	open_quorum(&quorum, MOST, "", NULL);
-	expect(0, lk_lock_try(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	expect(LK_EHELD, lk_client_close(quorum.client[0], LK_CLOSE_IF_IDLE, &err));
 	expect(0, lk_client_close(quorum.client[0], LK_CLOSE_RELEASE, &err));
 	wait_until(nodes_with("q") == 0, 5000);
-	expect(LK_ECLOSED, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_ECLOSED, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	close_quorum(&quorum, MOST);
 }
 
@@ -568,7 +568,7 @@ static void close_over_silence(int (*give_up)(struct quorum *quorum))
 	lk_acquire_options options = with_lease(60000);
 	open_quorum(&quorum, MOST, command_limit(500), NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &options, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), &options, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	server_pause(&nodes[1]);
 	server_pause(&nodes[2]);
@@ -610,7 +610,7 @@ static void test_close_waits_for_no_minority(void **state)
 	know_all(&quorum, MOST);
 	server_pause(&nodes[2]); /* it takes the answers of both others to get the lock */
 	lk_acquire_options options = with_lease(600000);
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &options, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), &options, &err));
 	server_resume(&nodes[2]);
 	wait_until(nodes_with("q") == MOST, 5000);
 	server_pause(&nodes[2]);
@@ -631,11 +631,11 @@ static void test_nodes_that_are_closed(void **state)
 	open_quorum(&quorum, MOST, "", NULL);
 	know_all(&quorum, MOST);
 	expect(0, lk_client_close(quorum.client[1], LK_CLOSE_ABANDON, &err));
-	expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, slow_ms(5000), NULL, &err));
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	expect(0, lk_client_close(quorum.client[2], LK_CLOSE_ABANDON, &err));
 	int64_t begun_ms = now_ms();
-	expect(LK_ENOQUORUM, lk_lock_try(quorum.lock, NULL, &err));
+	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 0, NULL, &err));
 	check_int(now_ms() - begun_ms, <, slow_ms(1500)); /* of 3,000 that a silent node takes */
 	wait_until(nodes_with("q") == 0, 5000);
 	close_quorum(&quorum, MOST);

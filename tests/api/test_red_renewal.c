@@ -9,7 +9,7 @@ static void test_the_watchdog_renews_by_majority(void **state)
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(600));
 	open_quorum(&quorum, NODES, config, NULL);
 	know_all(&quorum, NODES);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	wait_until(nodes_with("q") == NODES, 5000);
 	server_kill(&nodes[0]);
 	server_kill(&nodes[4]);
@@ -30,13 +30,13 @@ static void check_repair(int plain)
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
 	open_quorum(&quorum, MOST, config, &options);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	server_kill(&nodes[2]);
 	server_start_again(&nodes[2]);
 	/* Another lock is what connects anew: the repair comes on a connection that is there. */
 	lk_lock *other = new_lock(quorum.client[2], "other");
-	expect(0, lk_lock_acquire_within(other, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(other, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(other, NULL, &err));
 	lk_lock_free(other);
 	wait_until(nodes_with("q") == MOST, 10000);
@@ -61,7 +61,7 @@ static void test_a_named_lease_is_repaired(void **state)
 	lk_acquire_options options = with_lease(60000);
 	open_quorum(&quorum, MOST, "", NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, &options, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	server_kill(&nodes[0]);
 	server_start_again(&nodes[0]);
@@ -99,7 +99,7 @@ static void test_an_extension_that_meets_a_release(void **state)
 	threads_start(&threads, 1, extend_again_and_again, quorum.lock);
 	int64_t end_ms = now_ms() + 1000;
 	while (now_ms() < end_ms) {
-		expect(0, lk_lock_acquire_within(quorum.lock, slow_ms(10000), &options, &err));
+		expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), &options, &err));
 		expect(0, lk_lock_release(quorum.lock, &release, &err));
 	}
 	taken_enough = true;
@@ -117,7 +117,7 @@ static void test_the_lock_is_lost_when_a_majority_forgot_it(void **state)
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
 	open_quorum(&quorum, MOST, config, NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	stranger_instead(0);
 	stranger_instead(2);
@@ -126,7 +126,7 @@ static void test_the_lock_is_lost_when_a_majority_forgot_it(void **state)
 		type = next_event(quorum.client[0], &event, 10000);
 	check_int(type, ==, LK_EVENT_LOST);
 	check(!strcmp(event.name, "q"));
-	expect(LK_ELOST, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(LK_ELOST, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
 	for (size_t i = 0; i < MOST; i++)
 		redis_do(&nodes[i], "DEL q");
@@ -151,7 +151,7 @@ static void test_a_lost_lock_is_not_taken_again_to_extend_it(void **state)
 	options.owner = release.owner = "o";
 	open_quorum(&quorum, MOST, "", NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, &options, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	redis_do(&nodes[1], "DEL q");
 	redis_do(&nodes[2], "DEL q");
@@ -176,7 +176,7 @@ static void test_an_extension_repairs(void **state)
 	lk_acquire_options options = with_lease(20000);
 	open_quorum(&quorum, NODES, "", NULL);
 	know_all(&quorum, NODES);
-	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, &options, &err));
 	wait_until(nodes_with("q") == NODES, 5000);
 	redis_do(&nodes[1], "DEL q");
 	redis_do(&nodes[4], "DEL q");
@@ -204,7 +204,7 @@ static void test_no_renewal_hides_a_loss(void **state)
 		 limit_ms, limit_ms);
 	open_quorum(&quorum, MOST, config, NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	server_pause(&nodes[0]);
 	redis_do(&nodes[1], "DEL q");
@@ -234,7 +234,7 @@ static void test_a_silent_node_does_not_hold_up_renewals(void **state)
 		 lease_ms / 6);
 	open_quorum(&quorum, MOST, config, NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	server_pause(&nodes[0]);
 	server_pause(&nodes[1]);
@@ -260,7 +260,7 @@ static void test_notices_say_why(void **state)
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(1500));
 	open_quorum(&quorum, MOST, config, NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	wait_until(nodes_with("q") == MOST, 5000);
 	redis_do(&nodes[0], "CONFIG SET min-replicas-to-write 1");
 	redis_do(&nodes[2], "CONFIG SET min-replicas-to-write 1");
@@ -286,7 +286,7 @@ static void test_without_a_majority_it_ends_by_the_clock(void **state)
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
 	open_quorum(&quorum, MOST, config, NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, NULL, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
 	server_pause(&nodes[0]);
 	server_pause(&nodes[1]);
 	check_int(next_event(quorum.client[0], &event, 10000), ==, LK_EVENT_AT_RISK);
@@ -307,7 +307,7 @@ static void test_extension_needs_a_majority(void **state)
 	lk_acquire_options options = with_lease(20000);
 	open_quorum(&quorum, MOST, command_limit(500), NULL);
 	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, &options, &err));
+	expect(0, lk_lock_acquire(quorum.lock, -1, &options, &err));
 	expect(0, lk_lock_extend(quorum.lock, 50000, NULL, &err));
 	check_int(remaining(quorum.lock, NULL), >, 40000);
 	server_kill(&nodes[1]);

@@ -42,8 +42,8 @@ static void test_descriptors_of_a_client(void **state)
 	check_int(descriptors() - before, <=, DESCRIPTORS_NEW);
 	lk_lock *lock = new_lock(client, "held"), *busy = new_lock(client, "busy");
 	stranger_takes("busy", 3600000);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(busy, slow_ms(200), NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(busy, slow_ms(200), NULL, &err));
 	wait_until(stats_of(client).renewals > 0, 2000);
 	check_int(descriptors() - before, <=, DESCRIPTORS_USED);
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -76,7 +76,7 @@ static void test_more_clients_than_keys(void **state)
 	check(strstr(err.message, "thread-specific key"));
 	check_int(count, >, CLIENTS_MOST / 2);
 	lk_lock *lock = new_lock(client[count - 1], "last");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	while (count > 0)
@@ -111,7 +111,7 @@ static size_t stack_of(void *(*body)(void *))
 
 static void use(lk_lock *lock)
 {
-	expect(0, lk_lock_acquire_within(lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_acquire(lock, slow_ms(5000), NULL, &err));
 	expect(0, lk_lock_extend(lock, 40000, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
@@ -170,14 +170,14 @@ static void *use_kinds(void *argument)
 	use(lock);
 	expect(0, lk_write_lock_new(&lock, client, "write", 5, NULL, &err));
 	use(lock);
-	expect(0, lk_latch_new(&latch, client, "latch", 5, &err));
+	expect(0, lk_latch_new(&latch, client, "latch", 5, NULL, &err));
 	expect(1, lk_latch_try_set(latch, 1, &err));
 	expect(0, lk_latch_count_down(latch, 1, &count, &err));
-	expect(0, lk_latch_await(latch, NULL, &err));
+	expect(0, lk_latch_await(latch, -1, NULL, &err));
 	lk_latch_free(latch);
 	expect(0, lk_permit_semaphore_new(&permits, client, "permits", 7, NULL, &err));
 	expect(0, lk_permit_semaphore_set(permits, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(permits, 1, &permit, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(permits, 1, &permit, -1, NULL, &err));
 	expect(0, lk_permit_semaphore_release(permits, &permit, 1, &err));
 	expect(1, lk_permit_semaphore_delete(permits, &err));
 	lk_permit_semaphore_free(permits);

@@ -45,7 +45,7 @@ static int take_as(lk_lock *lock, const char *owner, int64_t lease_ms, int64_t w
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = owner;
 	options.lease_ms = lease_ms;
-	return lk_lock_acquire_within(lock, wait_ms, &options, &err);
+	return lk_lock_acquire(lock, wait_ms, &options, &err);
 }
 
 static int give_as(lk_lock *lock, const char *owner)
@@ -67,7 +67,7 @@ static void read_together(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
 	(void)index;
-	expect(0, lk_lock_acquire(crowd->sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(crowd->sides.read, -1, NULL, &err));
 	crowd->reading++;
 	wait_until(crowd->reading == READERS, 20000);
 	expect(0, lk_lock_release(crowd->sides.read, NULL, &err));
@@ -91,7 +91,7 @@ static void mix(size_t index, void *argument)
 	bool writer = index % 4 == 0;
 	lk_lock *lock = writer ? crowd->sides.write : crowd->sides.read;
 	for (int64_t i = 0; i < crowd->rounds; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		if (writer) {
 			check_int(++crowd->writing, ==, 1);
 			check_int(crowd->reading, ==, 0);
@@ -127,10 +127,10 @@ static void test_reentry_on_both_sides_costs_no_command(void **state)
 	struct sides sides = open_sides("again");
 	lk_lock *both[] = {sides.read, sides.write};
 	for (size_t i = 0; i < COUNT(both); i++) {
-		expect(0, lk_lock_acquire(both[i], NULL, &err));
+		expect(0, lk_lock_acquire(both[i], -1, NULL, &err));
 		long long calls = redis_info(&server, "commandstats", "cmdstat_evalsha:calls=");
 		for (int count = 2; count <= 5; count++) {
-			expect(0, lk_lock_try(both[i], NULL, &err));
+			expect(0, lk_lock_acquire(both[i], 0, NULL, &err));
 			expect(count, lk_lock_hold_count(both[i], NULL, &err));
 		}
 		for (int count = 4; count >= 1; count--) {
@@ -148,18 +148,18 @@ static void test_an_upgrade_is_refused_at_once(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides("up");
-	expect(0, lk_lock_acquire(sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
 	long long calls = redis_info(&server, "commandstats", "cmdstat_evalsha:calls=");
-	expect(LK_EUPGRADE, lk_lock_acquire(sides.write, NULL, &err));
-	expect(LK_EUPGRADE, lk_lock_acquire_within(sides.write, 60000, NULL, &err));
-	expect(LK_EUPGRADE, lk_lock_try(sides.write, NULL, &err));
+	expect(LK_EUPGRADE, lk_lock_acquire(sides.write, -1, NULL, &err));
+	expect(LK_EUPGRADE, lk_lock_acquire(sides.write, 60000, NULL, &err));
+	expect(LK_EUPGRADE, lk_lock_acquire(sides.write, 0, NULL, &err));
 	check_int(redis_info(&server, "commandstats", "cmdstat_evalsha:calls="), ==, calls);
 	check(lk_error_is_fatal(LK_EUPGRADE) && !lk_error_is_retryable(LK_EUPGRADE));
 	expect(1, lk_lock_is_held(sides.read, NULL, &err));
 	/* Another owner waits as usual. */
 	expect(LK_EBUSY, take_as(sides.write, "other", 0, 0));
 	expect(0, lk_lock_release(sides.read, NULL, &err));
-	expect(0, lk_lock_try(sides.write, NULL, &err));
+	expect(0, lk_lock_acquire(sides.write, 0, NULL, &err));
 	expect(0, lk_lock_release(sides.write, NULL, &err));
 	close_sides(&sides);
 }
@@ -171,7 +171,7 @@ static void test_an_upgrade_is_refused_to_a_named_owner(void **state)
 	expect(0, take_as(sides.read, "job", 0, 1000));
 	expect(LK_EUPGRADE, take_as(sides.write, "job", 0, 60000));
 	/* The thread is another owner than the job it runs. */
-	expect(LK_EBUSY, lk_lock_try(sides.write, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(sides.write, 0, NULL, &err));
 	expect(0, give_as(sides.read, "job"));
 	expect(0, take_as(sides.write, "job", 0, 1000));
 	expect(0, take_as(sides.read, "job", 0, 1000));
@@ -187,7 +187,7 @@ static void test_the_sides_have_owners_of_their_own(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides("sides");
-	expect(0, lk_lock_acquire(sides.write, NULL, &err));
+	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(sides.read, NULL, &err));
 	expect(LK_ENOTOWNER, give_as(sides.write, "stranger"));
 	expect(LK_EBUSY, take_as(sides.read, "stranger", 0, 0));
@@ -205,7 +205,7 @@ static void read_once(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
 	(void)index;
-	expect(0, lk_lock_acquire(crowd->sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(crowd->sides.read, -1, NULL, &err));
 	crowd->reading++;
 	wait_until(crowd->writing == 0, 20000);
 	expect(0, lk_lock_release(crowd->sides.read, NULL, &err));
@@ -216,8 +216,8 @@ static void test_a_downgrade_admits_waiting_readers(void **state)
 	(void)state;
 	struct crowd crowd = {.sides = open_sides_with("down", 0, slow_ms(60000)), .writing = 1};
 	struct threads threads;
-	expect(0, lk_lock_acquire(crowd.sides.write, NULL, &err));
-	expect(0, lk_lock_acquire(crowd.sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(crowd.sides.write, -1, NULL, &err));
+	expect(0, lk_lock_acquire(crowd.sides.read, -1, NULL, &err));
 	threads_start(&threads, 8, read_once, &crowd);
 	wait_until(stats_of(crowd.sides.client).waiting == 8, 10000);
 	check_int(crowd.reading, ==, 0);
@@ -274,13 +274,13 @@ static void test_watchdog_on_both_sides(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides_with("watched", 0, slow_ms(300));
-	expect(0, lk_lock_acquire(sides.write, NULL, &err));
-	expect(0, lk_lock_acquire(sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
+	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
 	check_kept(sides.client, sides.write, 900);
 	check_kept(sides.client, sides.read, 900);
 	expect(0, lk_lock_release(sides.read, NULL, &err));
 	check_kept(sides.client, sides.write, 900);
-	expect(0, lk_lock_acquire(sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
 	expect(0, lk_lock_release(sides.write, NULL, &err));
 	check_kept(sides.client, sides.read, 900);
 	expect(0, lk_lock_release(sides.read, NULL, &err));
@@ -294,8 +294,8 @@ static void test_a_lease_of_the_read_does_not_end_the_write(void **state)
 	struct sides sides = open_sides_with("watched", 0, slow_ms(600));
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(150);
-	expect(0, lk_lock_acquire(sides.write, NULL, &err));
-	expect(0, lk_lock_acquire(sides.read, &options, &err));
+	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
+	expect(0, lk_lock_acquire(sides.read, -1, &options, &err));
 	check_kept(sides.client, sides.write, 1500);
 	expect(LK_ELOST, lk_lock_release(sides.read, NULL, &err));
 	expect(1, lk_lock_is_held(sides.write, NULL, &err));
@@ -358,8 +358,8 @@ static void test_the_client_releases_both_sides_at_its_end(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides("closed");
-	expect(0, lk_lock_acquire(sides.write, NULL, &err));
-	expect(0, lk_lock_acquire(sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
+	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
 	expect(0, take_as(sides.read, "nobody", 0, 0) == LK_EBUSY ? 0 : -1);
 	expect(LK_EHELD, lk_client_close(sides.client, LK_CLOSE_IF_IDLE, &err));
 	lk_lock_free(sides.read);
@@ -381,7 +381,7 @@ static void read_in_turns(size_t index, void *argument)
 {
 	struct relay *relay = argument;
 	while (!relay->stop) {
-		expect(0, lk_lock_acquire(relay->sides.read, NULL, &err));
+		expect(0, lk_lock_acquire(relay->sides.read, -1, NULL, &err));
 		uint64_t seen = relay->grants[1 - index];
 		relay->grants[index]++;
 		int64_t end_ms = now_ms() + slow_ms(300);
@@ -404,7 +404,7 @@ static void test_readers_can_keep_a_writer_out(void **state)
 	threads_start(&threads, 2, read_in_turns, &relay);
 	wait_until(relay.grants[0] > 2 && relay.grants[1] > 2, 20000);
 	uint64_t before = grants(&relay);
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(relay.sides.write, slow_ms(1000), NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(relay.sides.write, slow_ms(1000), NULL, &err));
 	check_int(grants(&relay) - before, >=, 20);
 	relay.stop = true;
 	threads_join(&threads, 20000);
@@ -415,7 +415,7 @@ static void write_once(size_t index, void *argument)
 {
 	struct relay *relay = argument;
 	(void)index;
-	expect(0, lk_lock_acquire_within(relay->sides.write, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(relay->sides.write, slow_ms(20000), NULL, &err));
 	relay->stop = true;
 	expect(0, lk_lock_release(relay->sides.write, NULL, &err));
 }
@@ -451,8 +451,7 @@ static void write_in_vain(size_t index, void *argument)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	(void)index;
 	options.cancel = late->cancel;
-	expect(late->wanted,
-	       lk_lock_acquire_within(late->sides.write, late->wait_ms, &options, &err));
+	expect(late->wanted, lk_lock_acquire(late->sides.write, late->wait_ms, &options, &err));
 }
 
 /* The reader that stood back is let in at once, not when the dead would be forgotten. */
@@ -502,10 +501,10 @@ static void test_a_writer_may_read_past_preferred_writers(void **state)
 				   .wanted = LK_ECANCELLED};
 	struct threads writer;
 	expect(0, lk_cancel_new(&late.cancel, &err));
-	expect(0, lk_lock_acquire(late.sides.write, NULL, &err));
+	expect(0, lk_lock_acquire(late.sides.write, -1, NULL, &err));
 	threads_start(&writer, 1, write_in_vain, &late);
 	wait_until(redis_integer(&server, "EXISTS lockkeeper_writers:{past}"), 10000);
-	expect(0, lk_lock_try(late.sides.read, NULL, &err));
+	expect(0, lk_lock_acquire(late.sides.read, 0, NULL, &err));
 	lk_cancel_now(late.cancel);
 	threads_join(&writer, 20000);
 	expect(0, lk_lock_release(late.sides.write, NULL, &err));

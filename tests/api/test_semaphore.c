@@ -26,13 +26,13 @@ static void test_acquire_and_release(void **state)
 	check_int(available(pool), ==, 0);
 	expect(1, lk_semaphore_try_set(pool, 3, 0, &err));
 	expect(0, lk_semaphore_try_set(pool, 5, 0, &err));
-	expect(0, lk_semaphore_acquire(pool, 2, NULL, &err));
+	expect(0, lk_semaphore_acquire(pool, 2, -1, NULL, &err));
 	check_int(redis_integer(&server, "GET pool"), ==, 1);
-	expect(LK_EBUSY, lk_semaphore_try(pool, 2, &err));
+	expect(LK_EBUSY, lk_semaphore_acquire(pool, 2, 0, NULL, &err));
 	check(strstr(err.message, "2 of \"pool\": too few are free") != NULL);
-	expect(0, lk_semaphore_try(pool, 1, &err));
-	expect(LK_EBUSY, lk_semaphore_try(pool, 1, &err));
-	expect(LK_ETIMEDOUT, lk_semaphore_acquire_within(pool, 1, slow_ms(200), NULL, &err));
+	expect(0, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
+	expect(LK_EBUSY, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_semaphore_acquire(pool, 1, slow_ms(200), NULL, &err));
 	expect(0, lk_semaphore_release(pool, 3, &err));
 	check_int(available(pool), ==, 3);
 	int64_t drained = 0;
@@ -62,7 +62,7 @@ static void test_time_to_live_is_kept(void **state)
 	lk_semaphore *pool = new_semaphore(client, "brief");
 	int64_t drained;
 	expect(1, lk_semaphore_try_set(pool, 4, 60000, &err));
-	expect(0, lk_semaphore_acquire(pool, 1, NULL, &err));
+	expect(0, lk_semaphore_acquire(pool, 1, -1, NULL, &err));
 	expect(0, lk_semaphore_add(pool, 2, &err));
 	check_int(redis_integer(&server, "PTTL brief"), >, 30000);
 	expect(0, lk_semaphore_drain(pool, &drained, &err));
@@ -119,9 +119,9 @@ static void test_bad_input(void **state)
 	expect(LK_EINVAL, lk_semaphore_new(&none, client, "a}b", 3, NULL, &err));
 	check(none == NULL);
 	for (size_t i = 0; i < COUNT(wrong); i++) {
-		expect(LK_EINVAL, lk_semaphore_acquire(pool, wrong[i], NULL, &err));
+		expect(LK_EINVAL, lk_semaphore_acquire(pool, wrong[i], -1, NULL, &err));
 		check(strstr(err.message, "permits") != NULL);
-		expect(LK_EINVAL, lk_semaphore_try(pool, wrong[i], &err));
+		expect(LK_EINVAL, lk_semaphore_acquire(pool, wrong[i], 0, NULL, &err));
 		expect(LK_EINVAL, lk_semaphore_release(pool, wrong[i], &err));
 		expect(LK_EINVAL, lk_semaphore_release_if_exists(pool, wrong[i], &err));
 		if (wrong[i] != -1)
@@ -130,8 +130,8 @@ static void test_bad_input(void **state)
 			expect(LK_EINVAL, lk_semaphore_try_set(pool, wrong[i], 0, &err));
 	}
 	expect(LK_EINVAL, lk_semaphore_try_set(pool, 1, -1, &err));
-	expect(LK_EINVAL, lk_semaphore_acquire_within(pool, 1, -2, NULL, &err));
-	expect(LK_EINVAL, lk_semaphore_acquire(NULL, 1, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_acquire(pool, 1, -2, NULL, &err));
+	expect(LK_EINVAL, lk_semaphore_acquire(NULL, 1, -1, NULL, &err));
 	expect(LK_EINVAL, lk_semaphore_drain(pool, NULL, &err));
 	expect(LK_EINVAL, lk_semaphore_available(pool, NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
@@ -143,14 +143,14 @@ static void test_bad_input(void **state)
 	redis_do(&server, "DEL pool");
 	/* Another type under the name. */
 	redis_do(&server, "HSET pool x:1 1");
-	expect(LK_EWRONGTYPE, lk_semaphore_try(pool, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
 	check(strstr(err.message, "hash") && strstr(err.message, "semaphore"));
 	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_try_set(pool, 1, 0, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_drain(pool, &drained, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_available(pool, &drained, &err));
 	redis_do(&server, "SET pool text");
-	expect(LK_EWRONGTYPE, lk_semaphore_try(pool, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_available(pool, &drained, &err));
 	check_int(drained, ==, 77);
@@ -169,8 +169,8 @@ static void wait_body(size_t index, void *argument)
 {
 	struct waiting *waiting = argument;
 	(void)index;
-	expect(0, lk_semaphore_acquire_within(waiting->pool, waiting->permits, slow_ms(20000), NULL,
-					      &err));
+	expect(0,
+	       lk_semaphore_acquire(waiting->pool, waiting->permits, slow_ms(20000), NULL, &err));
 	waiting->got++;
 }
 
@@ -184,7 +184,7 @@ static void test_waiter_is_woken_by_a_message(void **state)
 	threads_start(&threads, 1, wait_body, &waiting);
 	wait_until(redis_integer(&server, "PUBLISH redisson_sc:{pool} 0") == 1, 5000);
 	expect(0, lk_semaphore_release(same, 1, &err));
-	expect(LK_EBUSY, lk_semaphore_try(same, 2, &err));
+	expect(LK_EBUSY, lk_semaphore_acquire(same, 2, 0, NULL, &err));
 	check_int(waiting.got, ==, 0);
 	expect(0, lk_semaphore_release(same, 1, &err));
 	threads_join(&threads, 20000);
@@ -241,7 +241,7 @@ static void test_cancel(void **state)
 	lk_cancel *cancel = NULL;
 	expect(0, lk_cancel_new(&cancel, &err));
 	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_semaphore_acquire(pool, 1, cancel, &err));
+	expect(LK_ECANCELLED, lk_semaphore_acquire(pool, 1, -1, cancel, &err));
 	lk_cancel_free(cancel);
 	lk_semaphore_free(pool);
 	close_client(client);
@@ -252,12 +252,12 @@ static int child_calls(lk_semaphore *pool, lk_permit_semaphore *slots, lk_latch 
 {
 	lk_permit permit;
 	int64_t number;
-	int wrong = lk_semaphore_try(pool, 1, NULL) != LK_EFORKED;
+	int wrong = lk_semaphore_acquire(pool, 1, 0, NULL, NULL) != LK_EFORKED;
 	wrong += lk_semaphore_release(pool, 1, NULL) != LK_EFORKED;
 	wrong += lk_semaphore_available(pool, &number, NULL) != LK_EFORKED;
-	wrong += lk_permit_semaphore_try(slots, 1, &permit, NULL, NULL) != LK_EFORKED;
+	wrong += lk_permit_semaphore_acquire(slots, 1, &permit, 0, NULL, NULL) != LK_EFORKED;
 	wrong += lk_permit_semaphore_set(slots, 1, NULL) != LK_EFORKED;
-	wrong += lk_latch_await(gate, NULL, NULL) != LK_EFORKED;
+	wrong += lk_latch_await(gate, -1, NULL, NULL) != LK_EFORKED;
 	wrong += lk_latch_count_down(gate, 1, NULL, NULL) != LK_EFORKED;
 	lk_semaphore_free(pool);
 	lk_permit_semaphore_free(slots);
@@ -275,9 +275,9 @@ static void test_forked(void **state)
 	lk_permit permit;
 	int status = -1;
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, NULL, &err));
-	expect(0, lk_latch_new(&gate, client, "gate", 4, &err));
+	expect(0, lk_latch_new(&gate, client, "gate", 4, NULL, &err));
 	expect(0, lk_permit_semaphore_set(slots, 1, &err));
-	expect(0, lk_permit_semaphore_acquire(slots, 1, &permit, NULL, &err));
+	expect(0, lk_permit_semaphore_acquire(slots, 1, &permit, -1, NULL, &err));
 	pid_t pid = fork();
 	if (pid == 0)
 		_exit(child_calls(pool, slots, gate));
@@ -294,7 +294,7 @@ static void test_forked(void **state)
 static void closed_body(size_t index, void *argument)
 {
 	(void)index;
-	expect(LK_ECLOSED, lk_semaphore_acquire(argument, 1, NULL, &err));
+	expect(LK_ECLOSED, lk_semaphore_acquire(argument, 1, -1, NULL, &err));
 }
 
 static void test_close_wakes_its_waiters(void **state)
@@ -316,7 +316,7 @@ static void test_close_wakes_its_waiters(void **state)
 static void late_body(size_t index, void *argument)
 {
 	(void)index;
-	expect(LK_EMAYBEHELD, lk_semaphore_acquire(argument, 1, NULL, &err));
+	expect(LK_EMAYBEHELD, lk_semaphore_acquire(argument, 1, -1, NULL, &err));
 }
 
 static void test_a_grant_while_closing_is_released(void **state)
@@ -327,7 +327,7 @@ static void test_a_grant_while_closing_is_released(void **state)
 	lk_semaphore *pool = new_semaphore(client, "pool"), *same = new_semaphore(other, "pool");
 	struct threads threads;
 	expect(1, lk_semaphore_try_set(pool, 1, 0, &err));
-	expect(0, lk_semaphore_acquire(pool, 1, NULL, &err));
+	expect(0, lk_semaphore_acquire(pool, 1, -1, NULL, &err));
 	expect(0, lk_semaphore_release(pool, 1, &err));
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(500));
 	uint64_t commands = stats_of(client).commands;
@@ -357,7 +357,7 @@ static void crowd_body(size_t index, void *argument)
 	lk_semaphore *pool = new_semaphore(crowd->clients[index % 2], "crowd");
 	for (int turn = 0; turn < TURNS; turn++) {
 		int64_t permits = 1 + (int64_t)(index + (size_t)turn) % SLOTS;
-		expect(0, lk_semaphore_acquire(pool, permits, NULL, &err));
+		expect(0, lk_semaphore_acquire(pool, permits, -1, NULL, &err));
 		int inside = atomic_fetch_add(&crowd->inside, (int)permits) + (int)permits;
 		for (int most = atomic_load(&crowd->most); inside > most;)
 			if (atomic_compare_exchange_weak(&crowd->most, &most, inside))
@@ -393,7 +393,7 @@ static void hasty_body(size_t index, void *argument)
 	lk_semaphore *pool = argument;
 	for (int turn = 0; turn < 100; turn++) {
 		int64_t permits = 1 + (int64_t)(index + (size_t)turn) % 2;
-		int rc = lk_semaphore_acquire_within(pool, permits, turn % 3, NULL, &err);
+		int rc = lk_semaphore_acquire(pool, permits, turn % 3, NULL, &err);
 		if (rc == 0)
 			expect(0, lk_semaphore_release(pool, permits, &err));
 		else if (rc != LK_ETIMEDOUT && rc != LK_EBUSY && rc != LK_EMAYBEHELD)
@@ -434,12 +434,12 @@ static void test_the_number_is_said_for_good(void **state)
 	lk_semaphore *none = NULL;
 	lk_semaphore_options options = LK_SEMAPHORE_OPTIONS_INIT;
 	check_int(available(pool), ==, 0); /* a question sets nothing */
-	expect(0, lk_semaphore_try(pool, 2, &err));
+	expect(0, lk_semaphore_acquire(pool, 2, 0, NULL, &err));
 	check_int(available(pool), ==, 1);
-	expect(LK_EBUSY, lk_semaphore_try(pool, 2, &err));
+	expect(LK_EBUSY, lk_semaphore_acquire(pool, 2, 0, NULL, &err));
 	expect(0, lk_semaphore_release(pool, 2, &err));
 	check_int(available(pool), ==, 3);
-	expect(0, lk_semaphore_acquire(pool, 3, NULL, &err));
+	expect(0, lk_semaphore_acquire(pool, 3, -1, NULL, &err));
 	redis_do(&server, "DEL pool");
 	expect(0, lk_semaphore_release_if_exists(pool, 1, &err));
 	expect(0, lk_semaphore_release(pool, 2, &err)); /* of the count that is gone */
@@ -448,10 +448,10 @@ static void test_the_number_is_said_for_good(void **state)
 	expect(0, lk_semaphore_add(pool, -1, &err));
 	check_int(available(pool), ==, 2);
 	redis_do(&server, "SET pool 0"); /* there is one: it stays */
-	expect(LK_EBUSY, lk_semaphore_try(pool, 1, &err));
+	expect(LK_EBUSY, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
 	redis_do(&server, "HSET other x 1");
 	lk_semaphore *other = new_semaphore_of(client, "other", 3);
-	expect(LK_EWRONGTYPE, lk_semaphore_try(other, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_acquire(other, 1, 0, NULL, &err));
 	options.permits = -1;
 	expect(LK_EINVAL, lk_semaphore_new(&none, client, "x", 1, &options, &err));
 	options.permits = LK_PERMITS_MAX + 1;
@@ -465,7 +465,7 @@ static void test_the_number_is_said_for_good(void **state)
 static void take_one(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_semaphore_acquire_within(argument, 1, slow_ms(20000), NULL, &err));
+	expect(0, lk_semaphore_acquire(argument, 1, slow_ms(20000), NULL, &err));
 }
 
 /* Nobody holds a permit, and nobody sets the number anew. */

@@ -31,13 +31,13 @@ static void test_on_the_wire(void **state)
 	lk_lock *lock = new_spin(client, NULL);
 	char field[LK_FIELD_SIZE], seen[LK_FIELD_SIZE];
 	redis_do(&server, "CONFIG RESETSTAT");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check(redis_field(&server, "spin", 4, seen, sizeof(seen)));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	check(!strcmp(field, seen));
 	check_int(redis_integer(&server, "HGET spin %s", field), ==, 1);
 	check_int(redis_integer(&server, "PTTL spin"), >, 20000);
-	expect(0, lk_lock_acquire(lock, NULL, &err)); /* re-entry: no command */
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* re-entry: no command */
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(1, is_locked(lock, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -52,7 +52,7 @@ static void test_on_the_wire(void **state)
 static void wait_for_it(size_t index, void *argument)
 {
 	(void)index;
-	expect(0, lk_lock_acquire_within(argument, slow_ms(20000), NULL, &err));
+	expect(0, lk_lock_acquire(argument, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
@@ -79,7 +79,7 @@ static long long tries_of(lk_client *client, const lk_spin_lock_options *options
 	lk_lock *lock = new_spin(client, options);
 	redis_do(&server, "CONFIG RESETSTAT");
 	int64_t start_ms = now_ms();
-	int rc = lk_lock_acquire_within(lock, wait_ms, NULL, &err);
+	int rc = lk_lock_acquire(lock, wait_ms, NULL, &err);
 	if (rc != LK_EMAYBEHELD)
 		check_int(rc, ==, LK_ETIMEDOUT);
 	check_int(now_ms() - start_ms, >=, wait_ms);
@@ -126,9 +126,9 @@ static void test_a_pause_can_be_cancelled(void **state)
 	stranger_takes("spin", 600000);
 	redis_do(&server, "CONFIG RESETSTAT");
 	threads_start(&threads, 1, cancel_it, options.cancel);
-	expect(LK_ECANCELLED, lk_lock_acquire(lock, &options, &err));
+	expect(LK_ECANCELLED, lk_lock_acquire(lock, -1, &options, &err));
 	threads_join(&threads, 10000);
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
 	redis_do(&server, "DEL spin");
 	lk_cancel_free(options.cancel);
 	lk_lock_free(lock);
@@ -142,11 +142,11 @@ static void test_lost_and_forced(void **state)
 	lk_lock *lock = new_spin(client, NULL), *theirs = new_spin(other, NULL);
 	lk_event event;
 	redis_do(&server, "CONFIG RESETSTAT");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(1, lk_lock_force_release(theirs, &err));
 	expect(0, lk_lock_force_release(theirs, &err));
 	check_int(calls("publish"), ==, 0);
-	expect(0, lk_lock_acquire(theirs, NULL, &err));
+	expect(0, lk_lock_acquire(theirs, -1, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	expect(1, lk_lock_is_held(theirs, NULL, &err));
 	expect(0, lk_lock_release(theirs, NULL, &err));
@@ -163,7 +163,7 @@ static void test_the_watchdog_keeps_it(void **state)
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_lock *lock = new_spin(client, NULL);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	wait_until(stats_of(client).renewals >= 4, 10000); /* longer than one lease */
 	expect(1, lk_lock_is_held(lock, NULL, &err));
 	expect(0, lk_lock_extend(lock, slow_ms(60000), NULL, &err));
@@ -179,7 +179,7 @@ static void test_by_wire_field(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_spin(client, NULL);
 	char field[LK_FIELD_SIZE];
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	expect(1, is_held_by(lock, field, &err));
 	expect(0, lk_lock_release_field(lock, field, &err));
@@ -220,7 +220,7 @@ static void mixed_member(size_t index, void *argument)
 	lk_lock *lock = kind_of(index, mixed->clients[index % 2]);
 	int64_t end_ms = now_ms() + slow_ms(40000);
 	for (int rounds = 0; rounds < ROUNDS && now_ms() < end_ms;) {
-		int code = lk_lock_try(lock, NULL, &err);
+		int code = lk_lock_acquire(lock, 0, NULL, &err);
 		check(code == 0 || code == LK_EBUSY);
 		if (code == 0) {
 			check_int(atomic_fetch_add(&mixed->inside, 1), ==, 0);
@@ -251,7 +251,7 @@ static void crowd_member(size_t index, void *argument)
 	struct mixed *crowd = argument;
 	lk_lock *lock = new_spin(crowd->clients[index % 2], NULL);
 	for (int i = 0; i < ROUNDS; i++) {
-		expect(0, lk_lock_acquire_within(lock, slow_ms(60000), NULL, &err));
+		expect(0, lk_lock_acquire(lock, slow_ms(60000), NULL, &err));
 		check_int(atomic_fetch_add(&crowd->inside, 1), ==, 0);
 		atomic_fetch_sub(&crowd->inside, 1);
 		expect(0, lk_lock_release(lock, NULL, &err));

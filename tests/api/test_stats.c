@@ -33,8 +33,8 @@ static void test_of_pairs_and_reentries(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "pairs");
 	for (int i = 0; i < 10; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
-		expect(0, lk_lock_try(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+		expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 		check_int(stats_of(client).held, ==, 1);
 		expect(0, lk_lock_release(lock, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
@@ -63,12 +63,12 @@ static void test_commands_are_counted_as_the_server_does(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "commands");
-	expect(0, lk_lock_acquire(lock, NULL, &err)); /* loads the scripts, connects */
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* loads the scripts, connects */
 	expect(0, lk_lock_release(lock, NULL, &err));
 	uint64_t before = stats_of(client).commands;
 	long long calls = redis_info(&server, "commandstats", "cmdstat_evalsha:calls=");
 	for (int i = 0; i < 50; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
 	check_int(stats_of(client).commands - before, ==, 100);
@@ -85,12 +85,12 @@ static void test_of_failures(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	stranger_takes("busy", slow_ms(60000));
 	redis_do(&server, "SET text x");
-	expect(LK_EBUSY, lk_lock_try(lock, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire_within(lock, slow_ms(200), NULL, &err));
-	expect(LK_EWRONGTYPE, lk_lock_try(text, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
+	expect(LK_ETIMEDOUT, lk_lock_acquire(lock, slow_ms(200), NULL, &err));
+	expect(LK_EWRONGTYPE, lk_lock_acquire(text, 0, NULL, &err));
 	expect(0, lk_cancel_new(&options.cancel, &err));
 	lk_cancel_now(options.cancel);
-	expect(LK_ECANCELLED, lk_lock_acquire(lock, &options, &err));
+	expect(LK_ECANCELLED, lk_lock_acquire(lock, -1, &options, &err));
 	lk_stats stats = stats_of(client);
 	check_int(stats.timeouts, ==, 1);
 	check_int(stats.refusals, ==, 1);
@@ -116,7 +116,7 @@ static void test_histograms(void **state)
 	stranger_takes("histogram", 200);
 	int64_t start_ns = now_ns();
 	uint64_t before_us = (uint64_t)(start_ns - taken_ns) / 1000; /* on a busy machine: long */
-	expect(0, lk_lock_acquire_within(lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(lock, slow_ms(10000), NULL, &err));
 	uint64_t waited_us = (uint64_t)(now_ns() - start_ns) / 1000;
 	sleep_ms(50);
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -139,7 +139,7 @@ static void take_turns(size_t index, void *argument)
 	lk_lock *lock = argument;
 	(void)index;
 	for (int i = 0; i < 250; i++) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
 }
@@ -186,7 +186,7 @@ static void test_of_a_shorter_struct(void **state)
 	lk_stats stats;
 	memset(&stats, 0x5a, sizeof(stats));
 	stats.struct_size = offsetof(lk_stats, handovers);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_client_stats(client, &stats, &err));
 	check_int(stats.struct_size, ==, offsetof(lk_stats, handovers));

@@ -34,7 +34,7 @@ static void *use_and_end(void *argument)
 {
 	struct leaver *leaver = argument;
 	check_in_thread = true;
-	expect(0, lk_lock_acquire(leaver->lock, NULL, &err));
+	expect(0, lk_lock_acquire(leaver->lock, -1, NULL, &err));
 	if (!leaver->holds)
 		expect(0, lk_lock_release(leaver->lock, NULL, &err));
 	slow = true;
@@ -88,7 +88,7 @@ static void test_a_thread_that_closes(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "closed");
 	pthread_t thread;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	ending = ended = 0;
 	check(pthread_create(&thread, NULL, close_slowly, client) == 0);
 	wait_until(ending > 0, 5000);

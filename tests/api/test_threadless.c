@@ -534,13 +534,13 @@ static void test_blocking_calls_are_refused(void **state)
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "refused");
 	expect(LK_EBLOCKING, lk_client_ping(client, &err));
-	expect(LK_EBLOCKING, lk_lock_acquire(lock, NULL, &err));
+	expect(LK_EBLOCKING, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(LK_EBLOCKING, lk_lock_release(lock, NULL, &err));
 	expect(LK_EBLOCKING, lk_lock_extend(lock, 1000, "task", &err));
 	expect(LK_EBLOCKING, is_locked(lock, &err));
 	expect(LK_EBLOCKING, lk_lock_force_release(lock, &err));
 	expect(0, lk_multi_lock_new(&multi, &lock, 1, &err));
-	expect(LK_EBLOCKING, lk_lock_acquire(multi, NULL, &err));
+	expect(LK_EBLOCKING, lk_lock_acquire(multi, -1, NULL, &err));
 	expect(LK_EBLOCKING, lk_lock_release(multi, NULL, &err));
 	expect(LK_EBLOCKING, is_locked(multi, &err));
 	expect(LK_EBLOCKING, lk_lock_force_release(multi, &err));

@@ -46,10 +46,10 @@ static int acquire_somehow(lk_lock *lock, unsigned how)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = how % 5 == 0 ? slow_ms(20000) : 0;
 	if (how % 3 == 0)
-		return lk_lock_try(lock, &options, &err);
+		return lk_lock_acquire(lock, 0, &options, &err);
 	if (how % 3 == 1)
-		return lk_lock_acquire_within(lock, how % 7, &options, &err);
-	return lk_lock_acquire(lock, &options, &err);
+		return lk_lock_acquire(lock, how % 7, &options, &err);
+	return lk_lock_acquire(lock, -1, &options, &err);
 }
 
 static void release_somehow(lk_lock *lock, unsigned how)
@@ -73,7 +73,7 @@ static void one_call(struct stress *stress, size_t me, unsigned how)
 		return;
 	}
 	if (how % 11 == 0) {
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(2, lk_lock_hold_count(lock, NULL, &err));
 		release_somehow(lock, how);
 	}
@@ -134,7 +134,7 @@ static void make_and_free(size_t index, void *argument)
 		char name[16];
 		snprintf(name, sizeof(name), "n%d", rand_r(&seed) % 8);
 		lk_lock *lock = new_lock(own->client, name);
-		int code = lk_lock_try(lock, NULL, &err);
+		int code = lk_lock_acquire(lock, 0, NULL, &err);
 		check(code == 0 || code == LK_EBUSY);
 		if (code == 0)
 			release_somehow(lock, (unsigned)i);
@@ -160,7 +160,7 @@ static void once(size_t index, void *argument)
 	char name[32];
 	snprintf(name, sizeof(name), "once-%zu", index);
 	lk_lock *lock = new_lock(argument, name);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 }

@@ -15,7 +15,7 @@ static struct {
 	__typeof__(&lk_client_open) client_open;
 	__typeof__(&lk_client_free) client_free;
 	__typeof__(&lk_lock_new) lock_new;
-	__typeof__(&lk_lock_acquire_within) lock_acquire_within;
+	__typeof__(&lk_lock_acquire) lock_acquire;
 	__typeof__(&lk_lock_release) lock_release;
 	__typeof__(&lk_lock_free) lock_free;
 } lib;
@@ -34,7 +34,7 @@ static void load(void)
 	find(&lib.client_open, "lk_client_open");
 	find(&lib.client_free, "lk_client_free");
 	find(&lib.lock_new, "lk_lock_new");
-	find(&lib.lock_acquire_within, "lk_lock_acquire_within");
+	find(&lib.lock_acquire, "lk_lock_acquire");
 	find(&lib.lock_release, "lk_lock_release");
 	find(&lib.lock_free, "lk_lock_free");
 }
@@ -58,7 +58,7 @@ static int use_and_unload(const char *url, int64_t limit_ms)
 	load();
 	check(lib.client_open(&client, url, NULL) == 0);
 	check(lib.lock_new(&lock, client, "unload", 6, NULL) == 0);
-	int code = lib.lock_acquire_within(lock, limit_ms, NULL, NULL);
+	int code = lib.lock_acquire(lock, limit_ms, NULL, NULL);
 	if (code == 0)
 		check(lib.lock_release(lock, NULL, NULL) == 0);
 	lib.lock_free(lock);

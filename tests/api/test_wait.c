@@ -43,7 +43,7 @@ static void queue_up(size_t index, void *argument)
 {
 	struct wait_queue *queue = argument;
 	wait_until(waiting(queue->client) == index, 20000);
-	expect(0, lk_lock_acquire(queue->lock, NULL, &err));
+	expect(0, lk_lock_acquire(queue->lock, -1, NULL, &err));
 	queue->order[queue->served++] = index;
 	expect(0, lk_lock_release(queue->lock, NULL, &err));
 }
@@ -60,7 +60,7 @@ static void test_first_come_first_served_behind_a_thread(void **state)
 	(void)state;
 	struct wait_queue queue = open_wait_queue("queue");
 	struct threads threads;
-	expect(0, lk_lock_acquire(queue.lock, NULL, &err));
+	expect(0, lk_lock_acquire(queue.lock, -1, NULL, &err));
 	threads_start(&threads, 20, queue_up, &queue);
 	wait_until(waiting(queue.client) == 20, 20000);
 	expect(0, lk_lock_release(queue.lock, NULL, &err));
@@ -91,7 +91,7 @@ static _Atomic size_t timeouts;
 static void wait_once(lk_lock *lock, int64_t wait_ms)
 {
 	int64_t start_ns = now_ns();
-	int code = lk_lock_acquire_within(lock, wait_ms, NULL, &err);
+	int code = lk_lock_acquire(lock, wait_ms, NULL, &err);
 	if (wait_ms > slow_ms(100) || (code != LK_EMAYBEHELD && code != LK_EUNREACHABLE)) {
 		check_int(code, ==, LK_ETIMEDOUT);
 		timeouts++;
@@ -141,7 +141,7 @@ static void ask_with_patience(size_t index, void *argument)
 {
 	struct wait_queue *queue = argument;
 	(void)index;
-	int code = lk_lock_acquire_within(queue->lock, queue->wait_ms, NULL, &err);
+	int code = lk_lock_acquire(queue->lock, queue->wait_ms, NULL, &err);
 	if (code == 0)
 		queue->granted++; /* and never released: the thread ends with it */
 	else if (code == LK_EMAYBEHELD || code == LK_EUNREACHABLE)
@@ -170,7 +170,7 @@ static void take_a_turn(size_t index, void *argument)
 {
 	struct wait_queue *queue = argument;
 	(void)index;
-	expect(0, lk_lock_acquire_within(queue->lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(queue->lock, slow_ms(10000), NULL, &err));
 	check_int(queue->granted++, ==, queue->served);
 	queue->served++;
 	expect(0, lk_lock_release(queue->lock, NULL, &err));
@@ -191,7 +191,7 @@ static void acquire_and_release(size_t index, void *argument)
 {
 	struct wait_queue *queue = argument;
 	(void)index;
-	expect(0, lk_lock_acquire(queue->lock, NULL, &err));
+	expect(0, lk_lock_acquire(queue->lock, -1, NULL, &err));
 	queue->granted++;
 	expect(0, lk_lock_release(queue->lock, NULL, &err));
 }
@@ -217,7 +217,7 @@ static void test_the_end_of_a_lease_wakes(void **state)
 	(void)state;
 	struct wait_queue queue = open_wait_queue("ttl");
 	stranger_takes("ttl", 300);
-	expect(0, lk_lock_acquire_within(queue.lock, slow_ms(10000), NULL, &err));
+	expect(0, lk_lock_acquire(queue.lock, slow_ms(10000), NULL, &err));
 	expect(0, lk_lock_release(queue.lock, NULL, &err));
 	close_wait_queue(&queue);
 }
@@ -264,11 +264,11 @@ static void test_max_waiters(void **state)
 	stranger_takes("most", slow_ms(60000));
 	threads_start(&threads, 5, acquire_and_release, &queue);
 	wait_until(waiting(client) == 5, 5000);
-	expect(LK_ELIMIT, lk_lock_acquire_within(queue.lock, 1000, NULL, &err));
-	expect(LK_ELIMIT, lk_lock_acquire(queue.lock, NULL, &err));
+	expect(LK_ELIMIT, lk_lock_acquire(queue.lock, 1000, NULL, &err));
+	expect(LK_ELIMIT, lk_lock_acquire(queue.lock, -1, NULL, &err));
 	stranger_releases("most");
 	threads_join(&threads, 10000);
-	expect(0, lk_lock_acquire(queue.lock, NULL, &err));
+	expect(0, lk_lock_acquire(queue.lock, -1, NULL, &err));
 	expect(0, lk_lock_release(queue.lock, NULL, &err));
 	close_wait_queue(&queue);
 }
@@ -282,13 +282,13 @@ static void take_after_another(int64_t left_ms, int64_t lease_ms)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "leases");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(300));
 	options.lease_ms = left_ms;
-	expect(LK_EMAYBEHELD, lk_lock_acquire_within(lock, slow_ms(50), &options, &err));
+	expect(LK_EMAYBEHELD, lk_lock_acquire(lock, slow_ms(50), &options, &err));
 	options.lease_ms = lease_ms;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	long long ttl_ms = redis_integer(&server, "PTTL leases");
 	check_int(remaining(lock, NULL), >, lease_ms / 2);
 	check_int(remaining(lock, NULL), <=, lease_ms);
@@ -332,7 +332,7 @@ static void test_interrupted_system_calls(void **state)
 	expect(0, lk_client_ping(queue.client, &err));
 	stranger_takes("busy", slow_ms(60000));
 	for (int i = 0; i < 300; i++) {
-		expect(0, lk_lock_acquire(queue.lock, NULL, &err));
+		expect(0, lk_lock_acquire(queue.lock, -1, NULL, &err));
 		if (i % 100 == 0)
 			wait_once(busy, 200);
 		expect(0, lk_lock_release(queue.lock, NULL, &err));
@@ -360,7 +360,7 @@ static void take_by_name(size_t index, void *argument)
 	lk_acquire_options options = namesake->options;
 	options.lease_ms = index == 0 ? slow_ms(500) : slow_ms(60000);
 	wait_until(waiting(namesake->client) == index, 5000);
-	expect(0, lk_lock_acquire(namesake->lock, &options, &err));
+	expect(0, lk_lock_acquire(namesake->lock, -1, &options, &err));
 	namesake->granted++;
 }
 
@@ -409,7 +409,7 @@ static void take_late(size_t index, void *argument)
 	int64_t begun_us = thread_cpu_us();
 	(void)index;
 	options.lease_ms = slow_ms(30000);
-	taker->code = lk_lock_acquire_within(taker->queue.lock, slow_ms(300), &options, &err);
+	taker->code = lk_lock_acquire(taker->queue.lock, slow_ms(300), &options, &err);
 	taker->cpu_us = thread_cpu_us() - begun_us;
 	if (taker->code == 0)
 		expect(0, lk_lock_release(taker->queue.lock, NULL, &err));
@@ -424,7 +424,7 @@ static void test_a_waiter_sleeps_while_the_lock_is_passed_to_it(void **state)
 	(void)state;
 	taker.queue.lock = new_lock(taker.queue.client, "taken");
 	options.lease_ms = slow_ms(30000);
-	expect(0, lk_lock_acquire(taker.queue.lock, &options, &err));
+	expect(0, lk_lock_acquire(taker.queue.lock, -1, &options, &err));
 	threads_start(&threads, 1, take_late, &taker);
 	wait_until(waiting(taker.queue.client) == 1, 5000);
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(700));
@@ -446,12 +446,12 @@ static void test_thread_cancellation_waits_for_the_end_of_the_call(void **state)
 	for (size_t i = 0; i < threads.count; i++)
 		pthread_cancel(thread_id(&threads, i));
 	/* They sleep on; the first to be served ends at a cancellation point outside of us. */
-	expect(LK_EBUSY, lk_lock_try(queue.lock, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(queue.lock, 0, NULL, &err));
 	check_int(waiting(queue.client), ==, 3);
 	stranger_releases("pthread");
 	threads_join(&threads, 10000);
 	check_int(queue.granted, ==, 3);
-	expect(0, lk_lock_acquire(queue.lock, NULL, &err));
+	expect(0, lk_lock_acquire(queue.lock, -1, NULL, &err));
 	expect(0, lk_lock_release(queue.lock, NULL, &err));
 	close_wait_queue(&queue);
 }

@@ -15,9 +15,9 @@ static void call(size_t index, void *argument)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	(void)index;
 	options.cancel = caller->cancel;
-	caller->result = caller->wait_ms < 0 ? lk_lock_acquire(caller->lock, &options, &err)
-					     : lk_lock_acquire_within(caller->lock, caller->wait_ms,
-								      &options, &err);
+	caller->result = caller->wait_ms < 0
+				 ? lk_lock_acquire(caller->lock, -1, &options, &err)
+				 : lk_lock_acquire(caller->lock, caller->wait_ms, &options, &err);
 }
 
 static lk_wait_info told(lk_lock *lock)
@@ -90,7 +90,7 @@ static void test_another_thread_holds_it(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "job");
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	begin(&caller, &thread, lock, -1);
 	wait_until(told(lock).code == LK_EBUSY, 5000);
 	check(strstr(told(lock).reason, "another caller of this client"));

@@ -20,7 +20,7 @@ static void test_kept_beyond_its_lease_and_not_after_release(void **state)
 	lk_client *client = open_watched(300);
 	lk_lock *lock = new_lock(client, "kept");
 	lk_event event;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	int64_t end_ms = now_ms() + slow_ms(1500);
 	while (now_ms() < end_ms) {
 		check_int(remaining(lock, NULL), >, 0);
@@ -50,7 +50,7 @@ static void test_a_lease_is_not_renewed(void **state)
 	lk_event event;
 	options.lease_ms = slow_ms(300);
 	options.tag = 5;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
 	check_int(event.tag, ==, 5);
@@ -68,8 +68,8 @@ static void test_watchdog_within_a_lease(void **state)
 	lk_lock *lock = new_lock(client, "mixed");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(300);
-	expect(0, lk_lock_acquire(lock, NULL, &err));
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	sleep_ms(slow_ms(700));
 	check_int(remaining(lock, NULL), >, 0);
 	expect(0, lk_lock_release(lock, NULL, &err));
@@ -89,7 +89,7 @@ static void test_max_hold_ends_the_renewal(void **state)
 	lk_event event;
 	options.max_hold_ms = slow_ms(800);
 	int64_t start_ms = now_ms();
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	sleep_ms(slow_ms(600));
 	check_int(remaining(lock, NULL), >, 0);
 	do
@@ -126,7 +126,7 @@ static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 	int64_t deadline_ns = 0;
 	options.margin_ms = slow_ms(300);
 	options.tag = UINT64_MAX;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	check(!readable(client));
 	server_pause(&server);
@@ -158,7 +158,7 @@ static void test_a_pause_within_the_lease_is_survived(void **state)
 	lk_client *client = open_watched(1200);
 	lk_lock *lock = new_lock(client, "pause");
 	lk_event event;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	for (int i = 0; i < 3; i++) {
 		server_pause(&server);
 		sleep_ms(slow_ms(350));
@@ -180,13 +180,13 @@ static void test_a_longer_lease_during_a_verification(void **state)
 	lk_lock *lock = new_lock(client, "verify");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = 20000;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
 	server_pause(&server);
 	wait_until(stats_of(client).disconnects > 0, 5000);
 	sleep_ms(slow_ms(50)); /* the loop asks who holds it, and waits for the answer */
 	options.lease_ms = 60000;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check_int(remaining(lock, NULL), >, 10000);
 	server_resume(&server);
 	wait_until(remaining(lock, NULL) > 40000, 5000);
@@ -212,7 +212,7 @@ static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 	for (size_t i = 0; i < LOCKS; i++) {
 		locks[i] = new_lock(client, (const char *[]){"a", "b", "c", "d", "e"}[i]);
 		options.tag = i;
-		expect(0, lk_lock_acquire(locks[i], &options, &err));
+		expect(0, lk_lock_acquire(locks[i], -1, &options, &err));
 	}
 	check(!readable(client));
 	wait_until(stats_of(client).lost == LOCKS, 5000);
@@ -238,7 +238,7 @@ static void test_a_release_deletes_its_notice(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event;
 	options.lease_ms = slow_ms(150);
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	wait_until(readable(client), 5000);
 	wait_until(stats_of(client).lost == 1, 5000);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
@@ -253,7 +253,7 @@ static void acquire_and_end(size_t index, void *argument)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	(void)index;
 	options.tag = 9;
-	expect(0, lk_lock_acquire(argument, &options, &err));
+	expect(0, lk_lock_acquire(argument, -1, &options, &err));
 }
 
 static void test_a_thread_that_ends_while_it_holds(void **state)
@@ -270,7 +270,7 @@ static void test_a_thread_that_ends_while_it_holds(void **state)
 	check(!strcmp(event.name, "ended"));
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	/* Not renewed any more: free after its lease, for us as for others. */
-	expect(0, lk_lock_acquire_within(lock, slow_ms(5000), NULL, &err));
+	expect(0, lk_lock_acquire(lock, slow_ms(5000), NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	lk_client_free(client);
@@ -282,7 +282,7 @@ static void check_not_mine(size_t index, void *argument)
 	(void)index;
 	expect(0, lk_lock_is_held(argument, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(argument, NULL, &err));
-	expect(LK_EBUSY, lk_lock_try(argument, NULL, &err));
+	expect(LK_EBUSY, lk_lock_acquire(argument, 0, NULL, &err));
 }
 
 static void test_a_new_thread_inherits_nothing(void **state)
@@ -310,7 +310,7 @@ static void take_turns(size_t index, void *argument)
 	for (int i = 0; i < 200; i++) {
 		int64_t deadline_ns = 0;
 		options.lease_ms = i % 2 ? 0 : slow_ms(1000);
-		expect(0, lk_lock_acquire(lock, &options, &err));
+		expect(0, lk_lock_acquire(lock, -1, &options, &err));
 		expect(0, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
 		check_int(deadline_ns, >, now_ns());
 		check_int(deadline_ns, <, now_ns() + slow_ms(1000) * 1000000);
@@ -347,7 +347,7 @@ static void test_a_renewal_that_finds_nothing_is_a_loss_at_once(void **state)
 	lk_lock *lock = new_lock(client, "flushed");
 	lk_event event;
 	int64_t deadline_ns = 0;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	redis_do(&server, "FLUSHALL");
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
 	check_int(event.deadline_ns, <=, now_ns());
@@ -368,7 +368,7 @@ static void test_many_locks_are_all_kept(void **state)
 		char name[32];
 		snprintf(name, sizeof(name), "many-%zu", i);
 		locks[i] = new_lock(client, name);
-		expect(0, lk_lock_acquire(locks[i], NULL, &err));
+		expect(0, lk_lock_acquire(locks[i], -1, NULL, &err));
 	}
 	sleep_ms(slow_ms(4000));
 	check_int(redis_integer(&server, "DBSIZE"), ==, LOCKS);
@@ -394,7 +394,7 @@ static void test_renewals_leave_together(void **state)
 		char name[32];
 		snprintf(name, sizeof(name), "together-%zu", i);
 		locks[i] = new_lock(client, name);
-		expect(0, lk_lock_acquire(locks[i], NULL, &err));
+		expect(0, lk_lock_acquire(locks[i], -1, NULL, &err));
 	}
 	int64_t moments = (now_ms() - begun_ms) / 10 + 2;
 	redis_do(&server, "CONFIG RESETSTAT");
@@ -470,7 +470,7 @@ static void test_notices_say_why(void **state)
 						     slow_ms(1500));
 		lk_lock *lock = new_lock(client, "why");
 		lk_event event;
-		expect(0, lk_lock_acquire(lock, NULL, &err));
+		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		wait_until(stats_of(client).renewals > 0, 5000); /* the background is connected */
 		whys[i].set(true);
 		check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
@@ -492,7 +492,7 @@ static void test_a_trouble_that_is_over_is_no_reason(void **state)
 	lk_client *client = open_watched(1500);
 	lk_lock *lock = new_lock(client, "over");
 	lk_event event;
-	expect(0, lk_lock_acquire(lock, NULL, &err));
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	refuse_writes(true);
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
 	check_int(event.code, ==, LK_EREFUSED);
@@ -517,7 +517,7 @@ static void test_what_nobody_renews(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event;
 	options.lease_ms = slow_ms(300);
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
 	check_int(event.code, ==, 0);
 	check(strstr(event.reason, "named") && !*event.server);
@@ -526,7 +526,7 @@ static void test_what_nobody_renews(void **state)
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	options = (lk_acquire_options)LK_ACQUIRE_OPTIONS_INIT;
 	options.max_hold_ms = 1;
-	expect(0, lk_lock_acquire(lock, &options, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
 	check_int(event.code, ==, 0);
 	check(!strcmp(event.reason, "max_hold_ms is over"));

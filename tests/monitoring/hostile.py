@@ -26,7 +26,7 @@ def main() -> None:
     for name in [*NAMES, b"rest"]:
         size = ctypes.c_size_t(len(name))
         assert library.lk_lock_new(ctypes.byref(lock), client, name, size, None) == 0
-        assert library.lk_lock_acquire(lock, None, None) == 0
+        assert library.lk_lock_acquire(lock, ctypes.c_int64(-1), None, None) == 0
         assert library.lk_lock_release(lock, None, None) == 0
         library.lk_lock_free(lock)
     source = Source(client, b'client "\xff\n')

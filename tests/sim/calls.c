@@ -88,7 +88,7 @@ static int acquire_blocking(struct sim_caller *caller, lk_lock *lock, int64_t wa
 		caller->cancelled_ns = sim_now_ns() + sim_between(0, 100) * SIM_MS;
 		sim_at(caller->cancelled_ns, cancel_now, caller->cancel);
 	}
-	return lk_lock_acquire_within(lock, wait_ms, options, error);
+	return lk_lock_acquire(lock, wait_ms, options, error);
 }
 
 int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool queued,
@@ -177,7 +177,7 @@ int sim_semaphore_acquire(struct sim_caller *caller, lk_semaphore *semaphore, in
 {
 	uint64_t id = 0;
 	if (!sim_queues(caller))
-		return lk_semaphore_acquire_within(semaphore, permits, wait_ms, NULL, error);
+		return lk_semaphore_acquire(semaphore, permits, wait_ms, NULL, error);
 	int rc = lk_queue_semaphore_acquire(caller->queue, semaphore, permits, wait_ms, 0, &id,
 					    error);
 	if (rc == 0)
@@ -213,8 +213,8 @@ int sim_permits_acquire(struct sim_caller *caller, lk_permit_semaphore *semaphor
 	lk_completion got = {.error = {.code = 0}};
 	uint64_t id = 0;
 	if (!sim_queues(caller))
-		return lk_permit_semaphore_acquire_within(semaphore, count, permits_out, wait_ms,
-							  options, error);
+		return lk_permit_semaphore_acquire(semaphore, count, permits_out, wait_ms, options,
+						   error);
 	int rc = lk_queue_permits_acquire(caller->queue, semaphore, count, wait_ms, options, &id,
 					  error);
 	if (rc == 0)
@@ -252,7 +252,7 @@ int sim_permit_update(struct sim_caller *caller, lk_permit_semaphore *semaphore,
 int sim_latch_await(struct sim_caller *caller, lk_latch *latch, int64_t wait_ms, lk_error *error)
 {
 	if (!sim_queues(caller))
-		return lk_latch_await_within(latch, wait_ms, NULL, error);
+		return lk_latch_await(latch, wait_ms, NULL, error);
 	return sim_finish(caller,
 			  lk_queue_latch_await(caller->queue, latch, wait_ms, 0, NULL, error), NULL,
 			  error);

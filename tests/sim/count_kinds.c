@@ -364,7 +364,7 @@ int sim_latch_open(struct sim_worker *worker, lk_error *error)
 		char name[16];
 		latch_name(name, i);
 		rc = lk_latch_new(&worker->latches[i], worker->client->client, name, LK_STRLEN,
-				  error);
+				  NULL, error);
 	}
 	return rc;
 }

@@ -312,7 +312,7 @@ static void *last_main(void *argument)
 	lk_error error = {.code = 0};
 	worker_begin(worker);
 	struct wanted wanted = want_some(worker, (1 << NAMES) - 1);
-	if (lk_lock_acquire_within(wanted.lock, GRANT_MS, NULL, &error) < 0)
+	if (lk_lock_acquire(wanted.lock, GRANT_MS, NULL, &error) < 0)
 		sim_fail("worker %d is not granted free locks: %s", worker->number, error.message);
 	else if (lk_lock_release(wanted.lock, NULL, &error) < 0)
 		sim_fail("worker %d cannot release: %s", worker->number, error.message);

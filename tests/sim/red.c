@@ -338,7 +338,7 @@ static void *last_main(void *argument)
 	const struct worker *worker = argument;
 	lk_lock *lock = lock_new(worker, KEY);
 	lk_error error = {.code = 0};
-	if (lk_lock_acquire_within(lock, GRANT_MS, NULL, &error) < 0)
+	if (lk_lock_acquire(lock, GRANT_MS, NULL, &error) < 0)
 		sim_fail("worker %d is not granted a free lock: %s", worker->number, error.message);
 	else if (lk_lock_release(lock, NULL, &error) < 0)
 		sim_fail("worker %d cannot release: %s", worker->number, error.message);

@@ -63,7 +63,7 @@ static int acquire(lk_lock *lock, int64_t wait_ms, int64_t lease_ms, lk_error *e
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = lease_ms;
-	return lk_lock_acquire_within(lock, wait_ms, &options, error);
+	return lk_lock_acquire(lock, wait_ms, &options, error);
 }
 
 /* ---- a hold that ends before the server's lease ---- */
@@ -121,7 +121,7 @@ static void *multi_main(void *argument)
 	hang_for(0, CONNECT_MS - 100);
 	hang_for(1, 10 * CONNECT_MS);
 	int64_t begun_ns = sim_now_ns();
-	expect("try", LK_EUNREACHABLE, lk_lock_try(lock, NULL, &error), &error);
+	expect("try", LK_EUNREACHABLE, lk_lock_acquire(lock, 0, NULL, &error), &error);
 	int64_t took_ms = (sim_now_ns() - begun_ns) / SIM_MS;
 	if (took_ms > CONNECT_MS + SIM_COMMAND_MS / 2)
 		sim_fail("a try that does not come to ask took %lld ms, and had %d",
@@ -215,7 +215,7 @@ static void silent_try(struct silent *silent)
 {
 	lk_error error;
 	silence_begins(0);
-	expect("try", LK_EMAYBEHELD, lk_lock_try(silent->locks[0], NULL, &error), &error);
+	expect("try", LK_EMAYBEHELD, lk_lock_acquire(silent->locks[0], 0, NULL, &error), &error);
 }
 
 /* Of a lock that is held: its release is asked behind what has had no answer. */
@@ -329,8 +329,7 @@ static void silent_permits(struct silent *silent)
 	expect("set", 0, lk_permit_semaphore_set(permits, 1, &error), &error);
 	silence_begins(0);
 	expect("acquire", LK_EMAYBEHELD,
-	       lk_permit_semaphore_acquire_within(permits, 1, &permit, SILENT_WAIT_MS, NULL,
-						  &error),
+	       lk_permit_semaphore_acquire(permits, 1, &permit, SILENT_WAIT_MS, NULL, &error),
 	       &error);
 	lk_permit_semaphore_free(permits);
 }
@@ -345,7 +344,7 @@ static void silent_semaphore(struct silent *silent)
 	expect("set", 0, lk_semaphore_add(semaphore, 1, &error), &error);
 	silence_begins(0);
 	expect("acquire", LK_EMAYBEHELD,
-	       lk_semaphore_acquire_within(semaphore, 1, SILENT_WAIT_MS, NULL, &error), &error);
+	       lk_semaphore_acquire(semaphore, 1, SILENT_WAIT_MS, NULL, &error), &error);
 	lk_semaphore_free(semaphore);
 }
 

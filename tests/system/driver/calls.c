@@ -26,23 +26,22 @@ static int call_acquire(struct call *call)
 {
 	return call->queued
 		       ? queued_acquire(call->lock, -1, &call->options, call->token, &call->error)
-		       : lk_lock_acquire(call->lock, &call->options, &call->error);
+		       : lk_lock_acquire(call->lock, -1, &call->options, &call->error);
 }
 
 static int call_within(struct call *call)
 {
 	int64_t wait_ms = command_number(call->command, "wait", 0);
-	return call->queued
-		       ? queued_acquire(call->lock, wait_ms, &call->options, call->token,
-					&call->error)
-		       : lk_lock_acquire_within(call->lock, wait_ms, &call->options, &call->error);
+	return call->queued ? queued_acquire(call->lock, wait_ms, &call->options, call->token,
+					     &call->error)
+			    : lk_lock_acquire(call->lock, wait_ms, &call->options, &call->error);
 }
 
 static int call_try(struct call *call)
 {
 	return call->queued
 		       ? queued_acquire(call->lock, 0, &call->options, call->token, &call->error)
-		       : lk_lock_try(call->lock, &call->options, &call->error);
+		       : lk_lock_acquire(call->lock, 0, &call->options, &call->error);
 }
 
 static int call_release(struct call *call)

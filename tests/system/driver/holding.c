@@ -62,9 +62,8 @@ static int semaphore_acquire(struct holding *holding, int64_t wait_ms, lk_cancel
 			     lk_error *error)
 {
 	if (wait_ms < 0)
-		return lk_semaphore_acquire(holding->semaphore, holding->count, cancel, error);
-	return lk_semaphore_acquire_within(holding->semaphore, holding->count, wait_ms, cancel,
-					   error);
+		return lk_semaphore_acquire(holding->semaphore, holding->count, -1, cancel, error);
+	return lk_semaphore_acquire(holding->semaphore, holding->count, wait_ms, cancel, error);
 }
 
 static int permits_acquire(struct holding *holding, int64_t wait_ms,
@@ -72,9 +71,9 @@ static int permits_acquire(struct holding *holding, int64_t wait_ms,
 {
 	if (wait_ms < 0)
 		return lk_permit_semaphore_acquire(holding->permits, holding->count, holding->taken,
-						   options, error);
-	return lk_permit_semaphore_acquire_within(holding->permits, holding->count, holding->taken,
-						  wait_ms, options, error);
+						   -1, options, error);
+	return lk_permit_semaphore_acquire(holding->permits, holding->count, holding->taken,
+					   wait_ms, options, error);
 }
 
 static const char *owner_of(const struct holding *holding)
@@ -94,10 +93,10 @@ int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_o
 	if (named.owner)
 		return queued_acquire(holding->lock, wait_ms, &named, NULL, error);
 	if (wait_ms < 0)
-		return lk_lock_acquire(holding->lock, options, error);
+		return lk_lock_acquire(holding->lock, -1, options, error);
 	if (wait_ms == 0)
-		return lk_lock_try(holding->lock, options, error);
-	return lk_lock_acquire_within(holding->lock, wait_ms, options, error);
+		return lk_lock_acquire(holding->lock, 0, options, error);
+	return lk_lock_acquire(holding->lock, wait_ms, options, error);
 }
 
 int holding_release(struct holding *holding, lk_error *error)

@@ -19,18 +19,18 @@ static int semaphore_add(struct call *call)
 
 static int semaphore_acquire(struct call *call)
 {
-	return lk_semaphore_acquire(call->semaphore, call->count, call->cancel, call->error);
+	return lk_semaphore_acquire(call->semaphore, call->count, -1, call->cancel, call->error);
 }
 
 static int semaphore_within(struct call *call)
 {
-	return lk_semaphore_acquire_within(call->semaphore, call->count, call->wait_ms,
-					   call->cancel, call->error);
+	return lk_semaphore_acquire(call->semaphore, call->count, call->wait_ms, call->cancel,
+				    call->error);
 }
 
 static int semaphore_try(struct call *call)
 {
-	return lk_semaphore_try(call->semaphore, call->count, call->error);
+	return lk_semaphore_acquire(call->semaphore, call->count, 0, NULL, call->error);
 }
 
 static int semaphore_release(struct call *call)
@@ -104,10 +104,9 @@ static int permits_take(struct call *call, int64_t wait_ms)
 	if (call->count > IDS_MAX)
 		return LK_EINVAL;
 	int result = wait_ms < 0 ? lk_permit_semaphore_acquire(call->permits, call->count, permits,
-							       &options, call->error)
-				 : lk_permit_semaphore_acquire_within(call->permits, call->count,
-								      permits, wait_ms, &options,
-								      call->error);
+							       -1, &options, call->error)
+				 : lk_permit_semaphore_acquire(call->permits, call->count, permits,
+							       wait_ms, &options, call->error);
 	if (result == 0)
 		ids_answer(call, permits);
 	return result;
@@ -190,12 +189,12 @@ static int latch_down(struct call *call)
 
 static int latch_acquire(struct call *call)
 {
-	return lk_latch_await(call->latch, call->cancel, call->error);
+	return lk_latch_await(call->latch, -1, call->cancel, call->error);
 }
 
 static int latch_within(struct call *call)
 {
-	return lk_latch_await_within(call->latch, call->wait_ms, call->cancel, call->error);
+	return lk_latch_await(call->latch, call->wait_ms, call->cancel, call->error);
 }
 
 static int latch_count(struct call *call)
@@ -272,7 +271,7 @@ static int handle_make(struct call *call, const char *kind)
 	if (strcmp(kind, "permits") == 0)
 		return lk_permit_semaphore_new(&call->permits, client, name, size, NULL,
 					       call->error);
-	return lk_latch_new(&call->latch, client, name, size, call->error);
+	return lk_latch_new(&call->latch, client, name, size, NULL, call->error);
 }
 
 int synchronizer_run(const struct command *command, struct answer *answer)
