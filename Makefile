@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-monitoring check-debian servers check-packages dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package
+.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-monitoring check-debian servers check-packages site check-site dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -35,10 +35,16 @@ packages-interop:
 	@sh scripts/install_packages.sh build run check interop
 
 packages-monitoring:
-	@sh scripts/install_packages.sh build run check monitoring
+	@sh scripts/install_packages.sh build run check monitoring browser
 
 packages-package:
 	@sh scripts/install_packages.sh build run check package
+
+packages-site:
+	@sh scripts/install_packages.sh site
+
+packages-check-site:
+	@sh scripts/install_packages.sh build run check site browser
 
 packages-debian:
 	@sh scripts/install_packages.sh build run check debian
@@ -117,6 +123,14 @@ check-monitoring: packages-monitoring programs
 # CMake, the tarball, and the recipes of package managers.
 check-packages: packages-package programs
 	$(PYTHON) scripts/check.py --build "$(BUILD)" packages
+
+# The manuals as static HTML, in build/site; needs no build.
+site: packages-site
+	$(PYTHON) scripts/site.py "$(BUILD)/site"
+
+# Its links, its search, and how its pages fit a phone and a wide screen, in Chromium.
+check-site: packages-check-site programs
+	$(PYTHON) scripts/check.py --build "$(BUILD)" site
 
 # The tarball of a release, its checksum, and the recipes of packaging/ with both; URL= says below
 # which address the tarball will be.

@@ -2,7 +2,7 @@
 """The tests of one build folder: checks of the tree, C programs, pytest suites; then the sum.
 
 usage: check.py [--build DIR] [--level check|all|night] [checks] [c] [python] [interop]
-                [monitoring] [packages]
+                [monitoring] [packages] [site]
        (the first three if none is named)
        check.py [--level …] --estimate    (how long that takes here; runs nothing)
 
@@ -28,6 +28,7 @@ from tally import PYTHON, ROOT, Tally, say
 
 SCRIPTS, TESTS = ROOT / "scripts", ROOT / "tests"
 INTEROP, STANDINS, MONITORING = TESTS / "interop", TESTS / "standins", TESTS / "monitoring"
+SITE = TESTS / "site"
 CHOSEN = TESTS / "chosen.txt"
 CHECK_LIMIT_S = 300
 CORES = 2  # of the machine that the minutes were measured on
@@ -52,7 +53,7 @@ PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,
 # The same where only what the table lists is run.
 CHOSEN_PARTS = {"system/conformance": 2}
 # Suites whose files share what takes long to make: an installed copy.
-TOGETHER = ["install", "monitoring"]
+TOGETHER = ["install", "monitoring", "site"]
 # What takes tools for packages; `make check-all` has those files too, and skips what is missing.
 PACKAGES = ["install/cmake", "install/dist", "install/recipes"]
 # They begin first where it is not known yet how long each takes.
@@ -63,9 +64,9 @@ LONGEST = [*PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/mult
 def files() -> list[pathlib.Path]:
     """The files of tests/ that pytest runs; without those that need programs to be fetched: other
     libraries (interop), proxies and servers for tests (standins), Prometheus and a browser
-    (monitoring)."""
+    (monitoring, site)."""
     return [path for path in sorted(TESTS.glob("*/test_*.py"))
-            if path.parent not in (INTEROP, STANDINS, MONITORING)]
+            if path.parent not in (INTEROP, STANDINS, MONITORING, SITE)]
 
 
 def name(path: pathlib.Path) -> str:
@@ -128,6 +129,8 @@ def everything(tally: Tally, build: pathlib.Path, which: list[str], level: str =
         begun += tests_of(sorted(INTEROP.glob("test_*.py")), environment)
     if "monitoring" in which:
         begun += tests_of(sorted(MONITORING.glob("test_*.py")), environment)
+    if "site" in which:
+        begun += tests_of(sorted(SITE.glob("test_*.py")), environment)
     if "packages" in which:
         begun += tests_of([path for path in files() if name(path) in PACKAGES], environment)
     run_parts(tally, build, begun)
@@ -201,11 +204,11 @@ def main() -> int:
     parser.add_argument("--level", choices=LEVELS, default="check")
     parser.add_argument("--estimate", action="store_true")
     parser.add_argument("parts", nargs="*",
-                        metavar="checks|c|python|interop|monitoring|packages")
+                        metavar="checks|c|python|interop|monitoring|packages|site")
     arguments = parser.parse_args()
     usual = ["checks", "c", "python"]
     for part in arguments.parts:
-        if part not in [*usual, "interop", "monitoring", "packages"]:
+        if part not in [*usual, "interop", "monitoring", "packages", "site"]:
             parser.error(f"no part is called {part}")
     if arguments.estimate:
         say(estimate(arguments.level))

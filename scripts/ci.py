@@ -152,6 +152,11 @@ def packages(tally: Tally) -> None:
     check.everything(tally, BUILDS / "check", ["packages"])
 
 
+def site(tally: Tally) -> None:
+    """The manuals as HTML, in Chromium."""
+    check.everything(tally, BUILDS / "check", ["site"])
+
+
 def demo(tally: Tally) -> None:
     """The README's first command."""
     runners.command(tally, "make-demo", ["make", "demo", f"BUILD={BUILDS / 'check'}"], 300)
@@ -201,13 +206,13 @@ def faults(tally: Tally) -> None:
 # The most important comes first.
 STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
           "interop": interop, "monitoring": monitoring, "others": others, "python": python,
-          "packages": packages, "demo": demo, "fuzz": fuzz}
+          "packages": packages, "site": site, "demo": demo, "fuzz": fuzz}
 NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side: the
 # stages one behind the other, and clang-tidy, which takes what they leave over, at the lowest
 # priority. Stages that run tests are in one row: they set the process's temporary folder.
 ROWS = (("address", "thread", "trixie", "interop", "others", "python", "demo", "monitoring",
-         "packages", "fuzz"), ("lint",))
+         "packages", "site", "fuzz"), ("lint",))
 
 
 def run_stage(name: str) -> tuple[float, Tally]:
