@@ -21,7 +21,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 NAMED = re.compile(r"(?<![\w/.>-])(?:\.\./)*((?:[\w-]+/)*[\w-]+\.(?:c|h|def|lua|py))\b(?![\w(*-])")
 CODE = (*FOLDERS, "findings", "python")
 # What the build makes, or is not ours.
-ELSEWHERE = {"scripts.h", "stdio.h", "sys/sdt.h"}
+ELSEWHERE = {"scripts.h", "script_calls.h", "stdio.h", "sys/sdt.h"}
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the Lua scripts into a C table: text, size, SHA-1, numbers of keys and arguments.
 
-usage: embed_lua.py OUT.c OUT.h IN.lua...
+usage: embed_lua.py OUT.c OUT.h CALLS.h CALLS.inc CALLS.c IN.lua...
 
 The inputs are the scripts and the pieces that they include (lua_scripts.py says how). What counts
 is the expanded text.
@@ -11,7 +11,9 @@ for both kinds of messages.
 
 Each script documents KEYS[i] and ARGV[i] in its leading comment, one a line ("--   ARGV[1]  …"; "…"
 after the last index says that more follow). A script that documents an index it does not use,
-or uses one that it does not document, fails the build. "-- Replicas must have what it did." in the
+or uses one that it does not document, fails the build. From these lines come the functions that
+send the scripts, CALLS.h and CALLS.inc (lua_calls.py says how); CALLS.c has those that write a
+word. "-- Replicas must have what it did." in the
 same comment: its answer counts when they do. "-- Replicas must have what it grants.": an integer or
 an array is a refusal, which counts at once.
 """
@@ -20,6 +22,7 @@ import pathlib
 import re
 import sys
 
+import lua_calls
 import lua_scripts
 
 
@@ -27,15 +30,12 @@ DURABLE = {"-- Replicas must have what it did.": "LK__DURABLE_WHOLLY",
            "-- Replicas must have what it grants.": "LK__DURABLE_GRANTS"}
 
 
-def indexes(text, table):
-    return {int(i) for i in re.findall(rf"{table}\[(\d+)\]", text)}
-
-
 def check(path, head, body):
+    text = "\n".join(line.text for line in body)
     for table in ("KEYS", "ARGV"):
-        told, used = indexes(head, table), indexes(body, table)
-        many = re.search(rf"{table}\[\d+\] ?…", head)
-        if told != used and not many:
+        told = lua_calls.indexes_of(head, table)
+        used = {int(i) for i in re.findall(rf"{table}\[(\d+)\]", text)}
+        if told is not None and told != used:
             raise lua_scripts.ScriptError(
                 f"{path}: {table} documented {sorted(told)}, used {sorted(used)}")
 
@@ -52,7 +52,7 @@ def strip(body):
 
 def sent(path, pieces):
     head, body = lua_scripts.split(lua_scripts.expand(path, pieces))
-    check(path, "\n".join(line.text for line in head), "\n".join(line.text for line in body))
+    check(path, head, body)
     return strip(body)
 
 
@@ -114,8 +114,8 @@ def c_text(text):
 
 
 def main():
-    out_c, out_h, *inputs = sys.argv[1:]
-    tables, names = {"": [], "_sharded": [], "_both": []}, []
+    out_c, out_h, calls_h, calls_inc, calls_c, *inputs = sys.argv[1:]
+    tables, names, calls = {"": [], "_sharded": [], "_both": []}, [], []
     paths = [pathlib.Path(name) for name in inputs]
     pieces = lua_scripts.pieces_of(paths)
     for path in paths:
@@ -124,10 +124,15 @@ def main():
         text = sent(path, pieces)
         ident = f"{path.parent.name}_{path.stem}"
         names.append(ident)
+        calls.append(lua_calls.call_of(ident, lua_scripts.split(lua_scripts.read(path))[0]))
         for kind, made in (("", text), ("_sharded", sharded(text)), ("_both", both(text))):
             if made:
                 tables[kind].append(row(ident, made, durable(path)))
     write_tables(out_c, out_h, tables, names)
+    by_build = [call for call in calls if call]
+    pathlib.Path(calls_h).write_text(lua_calls.header(by_build))
+    pathlib.Path(calls_inc).write_text(
+        lua_calls.code(by_build, lua_calls.writers_of(pathlib.Path(calls_c))))
 
 
 def write_tables(out_c, out_h, tables, names):

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "script_calls.h"
 #include "sync/recipe.h"
 
 /*
@@ -19,11 +20,6 @@ extern const struct lk__recipe lk__lock_recipe;
 
 #define LK__LOCK_CHANNEL_PREFIX "redisson_lock__channel"
 
-struct lk__request *lk__lock_release(const struct lk__target *target, const char *field);
-struct lk__request *lk__lock_keep(const struct lk__target *target, const char *field,
-				  int64_t keep_ms);
-struct lk__request *lk__lock_force(const struct lk__target *target);
-struct lk__request *lk__lock_renew(const struct lk__renewal *renewals, size_t count);
 struct lk__request *lk__lock_is_locked(const struct lk__target *target);
 struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const char *field);
 

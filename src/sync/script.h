@@ -28,21 +28,6 @@ void lk__words_kept(struct lk__words *words, const char *field);
 /* Adds what a try says for the order of turns, as four more words; none where nobody listens. */
 void lk__words_turn(struct lk__words *words, const struct lk__try *wanted);
 
-/* The requests of locks that one owner has at a time. A release and a force tell another library's
- * waiters, too, where the target says so. */
-struct lk__request *lk__acquire_script(enum lk__script_id script, const struct lk__try *wanted);
-struct lk__request *lk__exchange_script(enum lk__script_id script, const struct lk__try *wanted,
-					const char *from);
-struct lk__request *lk__release_script(enum lk__script_id script, const struct lk__target *target,
-				       const char *field);
-struct lk__request *lk__keep_script(enum lk__script_id script, const struct lk__target *target,
-				    const char *field, int64_t keep_ms);
-struct lk__request *lk__force_script(enum lk__script_id script, const struct lk__target *target);
-
-/* One call for several renewals: all keys, then field and lease of each. */
-struct lk__request *lk__renew_script(enum lk__script_id script, const struct lk__renewal *renewals,
-				     size_t count);
-
 /* ---- answers ---- */
 
 /* Reads a try that has no reply (request->code is set). */

@@ -1,4 +1,5 @@
-"""What scripts include at build time, and every way in which an include can be wrong."""
+"""What scripts include at build time, the functions that send them, and every way in which an
+include or a documented word can be wrong."""
 from __future__ import annotations
 
 import hashlib
@@ -46,6 +47,69 @@ return false
 end
 return now
 """
+WRITERS = """
+static void words_key(struct lk__words *words, const struct lk__target *target)
+static void words_derived(struct lk__words *words, const char *prefix, const char *key)
+static void words_turn(struct lk__words *words, const struct lk__try *wanted)
+static void words_deadline(struct lk__words *words)
+"""
+CALL = """-- A script.
+--
+--   KEYS[1]  key: the lock's hash
+--   KEYS[2]  prefix:{key}: one that is derived
+--   ARGV[1]  field: of the owner,
+--            in two lines
+--   ARGV[2]  deadline
+--   ARGV[3]  from (not read)
+--   ARGV[4] … ARGV[6]  turn: several
+--
+-- Sent by lk__noun_verb(wanted, from).
+return {KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[6]}
+"""
+CALLED = """struct lk__request *lk__noun_verb(const struct lk__try *wanted, const char *from)
+{
+	struct lk__words words = {0};
+	words_key(&words, wanted->target);
+	words_derived(&words, "prefix", wanted->target);
+	size_t keys = words.count;
+	words_value(&words, wanted->field);
+	words_deadline(&words);
+	words_value(&words, from);
+	words_turn(&words, wanted);
+	return lk__words_script(&words, LK__SCRIPT_NOUN_VERB, keys);
+}
+"""
+EACH = """-- A script.
+--
+--   KEYS[1] … KEYS[n]     key
+--   KEYS[n+1] … KEYS[2n]  other:{key}
+--   ARGV[1]               keep_ms
+--   ARGV[2] … ARGV[2n+1]  field, lease_ms: for each
+--
+-- Sent by lk__noun_verb(renewals, count, keep_ms).
+return #KEYS + #ARGV + ARGV[1]
+"""
+EACH_CALLED = """struct lk__request *\
+lk__noun_verb(const struct lk__renewal *renewals, size_t count, int64_t keep_ms)
+{
+	struct lk__words words = {0};
+	assert(count > 0);
+	lk__words_many(&words, 4 * count + 1);
+	for (size_t i = 0; i < count; i++) {
+		words_key(&words, renewals[i].target);
+	}
+	for (size_t i = 0; i < count; i++) {
+		words_derived(&words, "other", renewals[i].target);
+	}
+	size_t keys = words.count;
+	words_value(&words, keep_ms);
+	for (size_t i = 0; i < count; i++) {
+		words_value(&words, renewals[i].field);
+		words_value(&words, renewals[i].lease_ms);
+	}
+	return lk__words_script(&words, LK__SCRIPT_NOUN_VERB, keys);
+}
+"""
 
 
 @pytest.fixture
@@ -59,9 +123,11 @@ def embed(folder, script=SCRIPT, **pieces):
     (folder / "sync" / "noun" / "verb.lua").write_text(script)
     for title, text in {**PIECES, **pieces}.items():
         (folder / "sync" / f"{title}.lua").write_text(text)
+    (folder / "words.c").write_text(WRITERS)
     inputs = sorted(folder.rglob("*.lua"))
-    return subprocess.run([sys.executable, EMBED, folder / "scripts.c", folder / "scripts.h",
-                           *inputs], capture_output=True, text=True)
+    files = [folder / name
+             for name in ("scripts.c", "scripts.h", "calls.h", "calls.inc", "words.c")]
+    return subprocess.run([sys.executable, EMBED, *files, *inputs], capture_output=True, text=True)
 
 
 def test_an_include_stands_for_the_text_of_the_piece(folder):
@@ -139,3 +205,36 @@ def test_a_wrong_include_fails_the_build(folder, case):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert not (folder / "scripts.c").exists()
+
+
+@pytest.mark.parametrize(("script", "called"), [(CALL, CALLED), (EACH, EACH_CALLED)])
+def test_a_documented_call_becomes_a_function(folder, script, called):
+    done = embed(folder, script)
+    assert done.returncode == 0, done.stderr
+    assert called in (folder / "calls.inc").read_text()
+    assert called.partition("\n")[0] + ";" in (folder / "calls.h").read_text()
+
+
+UNFIT = {
+    "one that is left out": (
+        CALL.replace("--   ARGV[2]  deadline\n", "").replace("ARGV[2], ", ""),
+        "verb.lua:7: ARGV[2] should stand here"),
+    "one that is not read is used": (
+        CALL.replace("ARGV[2], ", "ARGV[2], ARGV[3], "),
+        "ARGV documented [1, 2, 4, 5, 6], used [1, 2, 3, 4, 5, 6]"),
+    "one of several that is not used": (
+        CALL.replace(", ARGV[5]", ""), "ARGV documented [1, 2, 4, 5, 6], used [1, 2, 4, 6]"),
+    "no name": (CALL.replace("field: of", "Of"), "verb.lua:5: a word is documented as NAME: …"),
+    "nobody knows it": (
+        CALL.replace("wanted, from", "target, from"),
+        "verb.lua:5: field: neither a function writes that word"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_wrong_word_fails_the_build(folder, case):
+    script, says = UNFIT[case]
+    done = embed(folder, script)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,18 +1,18 @@
 -- Takes the lock for one owner, unless another has it, and raises its fence token.
 --
---   KEYS[1]  the lock's hash
---   KEYS[2]  the newest token, kept for 30 days
---   KEYS[3] … Redisson's counter, where Java peers share the lock
---   ARGV[1]  owner field
---   ARGV[2]  lease, ms
---   ARGV[3]  deadline of this request, server time in us: it must not run late
---   ARGV[4]  owner field that gives the lock up for it; empty: none does
+--   KEYS[1]  key: the lock's hash
+--   KEYS[2]  lockkeeper_fence:{key}: the newest token, kept for 30 days
+--   KEYS[3] … java_counter: Redisson's counter, where Java peers share the lock
+--   ARGV[1]  field: the owner's
+--   ARGV[2]  lease_ms
+--   ARGV[3]  deadline: of this request, server time in us: it must not run late
+--   ARGV[4]  from: field of the owner that gives the lock up for it; empty: none does
 --   ARGV[5]  channel
---   ARGV[6]  of one who listens: the client's id, for the order of turns;
---   ARGV[7]  since when it waits, server time in us;
---   ARGV[8]  for how long that is kept if it does not come again, ms;
---   ARGV[9]  and 1: it wants only a place there, though the lock be free; 2: it gets none
+--   ARGV[6] … ARGV[9]  turn: of one who listens, its id for the order of turns; since when it
+--            waits, server time in us; for how long that is kept if it does not come again, ms; and
+--            1: it wants only a place there, though the lock be free; 2: it gets none
 --
+-- Sent by lk__fenced_acquire(wanted, from).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: status "TOKEN <token>" granted · integer: held by another, its PTTL, or how long a free
 -- one is left to others, ms; or, where one was to give it up, -3: it does not own it (nothing was

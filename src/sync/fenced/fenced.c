@@ -7,29 +7,9 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-/* `from` gives the lock up; "": nobody does. */
-static struct lk__request *fenced_exchange(const struct lk__try *wanted, const char *from)
-{
-	const struct lk__target *target = wanted->target;
-	bool java = target->recipe == &lk__fenced_java_recipe;
-	struct lk__words words = {.count = 0};
-	assert(wanted->lease_ms > 0);
-	lk__words_key(&words, target);
-	lk__words_derived(&words, LK__FENCE_PREFIX, target);
-	if (java)
-		lk__words_derived(&words, LK__FENCE_JAVA_PREFIX, target);
-	lk__words_text(&words, wanted->field);
-	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words);
-	lk__words_text(&words, from);
-	lk__words_channel(&words, target);
-	lk__words_turn(&words, wanted);
-	return lk__words_script(&words, LK__SCRIPT_FENCED_ACQUIRE, java ? 3 : 2);
-}
-
 static struct lk__request *fenced_acquire(const struct lk__try *wanted)
 {
-	return fenced_exchange(wanted, "");
+	return lk__fenced_acquire(wanted, "");
 }
 
 /* The token behind the word of a status; 0 where the reply has another form. */
@@ -76,7 +56,7 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 		.type = "fenced lock", .channel_prefix = LK__LOCK_CHANNEL_PREFIX,                  \
 		.sharing = LK__ONE_QUEUE, .flags = LK__NEEDS_SERVER | LK__FENCES | LK__TURNS,      \
 		.acquire = fenced_acquire, .release = lk__lock_release, .keep = lk__lock_keep,     \
-		.exchange = fenced_exchange, .force = lk__lock_force, .renew = lk__lock_renew,     \
+		.exchange = lk__fenced_acquire, .force = lk__lock_force, .renew = lk__lock_renew,  \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \
 		.read_acquire = fenced_read_acquire, .read_release = lk__reply_turn_given,         \
 		.read_keep = lk__reply_released, .read_exchange = fenced_read_exchange,            \

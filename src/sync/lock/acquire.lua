@@ -1,14 +1,14 @@
 -- Takes the lock for one owner, unless another has it.
 --
---   KEYS[1]  the lock's hash
---   ARGV[1]  owner field
---   ARGV[2]  lease, ms
---   ARGV[3]  deadline of this request, server time in us: it must not run late
---   ARGV[4]  of one who listens: the client's id, for the order of turns;
---   ARGV[5]  since when it waits, server time in us;
---   ARGV[6]  for how long that is kept if it does not come again, ms;
---   ARGV[7]  and 1: it wants only a place there, though the lock be free; 2: it gets none
+--   KEYS[1]  key: the lock's hash
+--   ARGV[1]  field: the owner's
+--   ARGV[2]  lease_ms
+--   ARGV[3]  deadline: of this request, server time in us: it must not run late
+--   ARGV[4] … ARGV[7]  turn: of one who listens, its id for the order of turns; since when it
+--            waits, server time in us; for how long that is kept if it does not come again, ms; and
+--            1: it wants only a place there, though the lock be free; 2: it gets none
 --
+-- Sent by lk__lock_acquire(wanted).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer: held by another, its PTTL, or how long a free one is left to
 -- others, ms · status "LATE <server us>".

@@ -1,12 +1,13 @@
 -- Passes the lock from one owner of a client to the next in one step: nobody else is woken.
 --
---   KEYS[1]  the lock's hash
---   ARGV[1]  owner field that takes
---   ARGV[2]  lease of the taker, ms
---   ARGV[3]  deadline of this request, server time in us
---   ARGV[4]  owner field that gives
---   ARGV[5]  channel; empty where nobody listens
+--   KEYS[1]  key: the lock's hash
+--   ARGV[1]  field: of the owner that takes
+--   ARGV[2]  lease_ms: of the taker
+--   ARGV[3]  deadline: of this request, server time in us
+--   ARGV[4]  from: field of the owner that gives
+--   ARGV[5]  channel: empty where nobody listens
 --
+-- Sent by lk__lock_exchange(wanted, from).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer -3: the giver does not own it (nothing was done) · status
 -- "LATE <server us>" (nothing was done) · status "FREED <reason>": given up, but not taken.

@@ -1,8 +1,9 @@
 -- Frees the lock whoever has it, and wakes the waiter whose turn it is.
 --
---   KEYS[1]  the lock's hash
---   ARGV[1]  channel; empty where nobody listens
+--   KEYS[1]  key: the lock's hash
+--   ARGV[1]  channel: empty where nobody listens
 --
+-- Sent by lk__lock_force(target).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 1 freed, 0 there was none. Another kind of lock, a hash that is not a lock, and a key of
 -- another type are left alone (WRONGTYPE).

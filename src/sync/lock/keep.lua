@@ -1,12 +1,13 @@
 -- Gives the lock up if this owner has it, and keeps it from others for a time: under a field that
 -- is nobody's. Waiters are woken once, to see until when.
 --
---   KEYS[1]  the lock's hash
---   ARGV[1]  for how long, ms
---   ARGV[2]  owner field
---   ARGV[3]  channel; empty where nobody listens
---   ARGV[4]  field that is nobody's
+--   KEYS[1]  key: the lock's hash
+--   ARGV[1]  keep_ms: for how long, ms
+--   ARGV[2]  field: the owner's
+--   ARGV[3]  channel: empty where nobody listens
+--   ARGV[4]  kept: field that is nobody's
 --
+-- Sent by lk__lock_keep(target, field, keep_ms).
 -- Answers: nil, not the owner · integer: kept, so many subscribers heard of it.
 -- Works under memory pressure: the first write is a HDEL. Safe to send twice: a repetition finds
 -- nobody's field, and writes what is left of the time.

@@ -4,37 +4,6 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-static struct lk__request *lock_acquire(const struct lk__try *wanted)
-{
-	return lk__acquire_script(LK__SCRIPT_LOCK_ACQUIRE, wanted);
-}
-
-struct lk__request *lk__lock_release(const struct lk__target *target, const char *field)
-{
-	return lk__release_script(LK__SCRIPT_LOCK_RELEASE, target, field);
-}
-
-struct lk__request *lk__lock_keep(const struct lk__target *target, const char *field,
-				  int64_t keep_ms)
-{
-	return lk__keep_script(LK__SCRIPT_LOCK_KEEP, target, field, keep_ms);
-}
-
-static struct lk__request *lock_exchange(const struct lk__try *wanted, const char *from)
-{
-	return lk__exchange_script(LK__SCRIPT_LOCK_EXCHANGE, wanted, from);
-}
-
-struct lk__request *lk__lock_force(const struct lk__target *target)
-{
-	return lk__force_script(LK__SCRIPT_LOCK_FORCE_RELEASE, target);
-}
-
-struct lk__request *lk__lock_renew(const struct lk__renewal *renewals, size_t count)
-{
-	return lk__renew_script(LK__SCRIPT_LOCK_RENEW, renewals, count);
-}
-
 struct lk__request *lk__lock_is_locked(const struct lk__target *target)
 {
 	struct lk__words words = {.count = 0};
@@ -57,10 +26,10 @@ const struct lk__recipe lk__lock_recipe = {
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
 	.sharing = LK__ONE_QUEUE,
 	.flags = LK__TURNS,
-	.acquire = lock_acquire,
+	.acquire = lk__lock_acquire,
 	.release = lk__lock_release,
 	.keep = lk__lock_keep,
-	.exchange = lock_exchange,
+	.exchange = lk__lock_exchange,
 	.force = lk__lock_force,
 	.renew = lk__lock_renew,
 	.is_locked = lk__lock_is_locked,
@@ -98,10 +67,10 @@ const struct lk__recipe lk__spin_recipe = {
 	.type = "spin lock",
 	.sharing = LK__ONE_QUEUE,
 	.flags = LK__SPINS,
-	.acquire = lock_acquire,
+	.acquire = lk__lock_acquire,
 	.release = spin_release,
 	.keep = lk__lock_keep,
-	.exchange = lock_exchange,
+	.exchange = lk__lock_exchange,
 	.force = lk__lock_force,
 	.renew = lk__lock_renew,
 	.is_locked = lk__lock_is_locked,

@@ -1,9 +1,10 @@
 -- Frees the lock if this owner has it, and wakes the waiter whose turn it is.
 --
---   KEYS[1]  the lock's hash
---   ARGV[1]  owner field
+--   KEYS[1]  key: the lock's hash
+--   ARGV[1]  field: the owner's
 --   ARGV[2]  channel
 --
+-- Sent by lk__lock_release(target, field).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: nil, not the owner · integer: freed, so many subscribers heard of it, or, below zero,
 -- -1 less the subscribers, who heard nothing: the one whose turn it is was told.

@@ -2,9 +2,10 @@
 -- shortens a lease. One of 1 ms only looks: it writes nothing. All others write, so that what
 -- replicas acknowledge behind it is also what an earlier one has done.
 --
---   KEYS[1] … KEYS[n]   the locks' hashes
---   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
+--   KEYS[1] … KEYS[n]   key: the locks' hashes
+--   ARGV[1] … ARGV[2n]  field, lease_ms: for each: owner field, lease in ms
 --
+-- Sent by lk__lock_renew(renewals, count).
 -- Answers: an array, for each 1 (renewed) or 0 (not the owner, or the key is something else).
 -- Replicas must have what it did.
 local answers = {}

@@ -1,16 +1,15 @@
 -- Passes the plain lock from one token of a client to the next in one step: nobody else is woken.
 --
---   KEYS[1]  the lock's string
---   ARGV[1]  token that takes
---   ARGV[2]  lease of the taker, ms
---   ARGV[3]  deadline of this request, server time in us
---   ARGV[4]  token that gives
+--   KEYS[1]  key: the lock's string
+--   ARGV[1]  field: token that takes
+--   ARGV[2]  lease_ms: of the taker
+--   ARGV[3]  deadline: of this request, server time in us
+--   ARGV[4]  from: token that gives
 --   ARGV[5]  channel
---   ARGV[6]  what wakes another library's waiters, or nothing: "publish" or "push"
---   ARGV[7]  its channel or list
---   ARGV[8]  its message
---   ARGV[9]  how long a list stays, ms
+--   ARGV[6] … ARGV[9]  notify: what wakes another library's waiters, or nothing: "publish" or
+--            "push"; its channel or list; its message; how long a list stays, ms
 --
+-- Sent by lk__plain_exchange(wanted, from).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot; the list, which in a
 -- cluster is pushed only where this node has it.
 -- Answers: nil granted · integer -3: the giver does not have it (nothing was done) · status

@@ -1,12 +1,11 @@
 -- Frees the plain lock whoever has it, and wakes the waiter whose turn it is.
 --
---   KEYS[1]  the lock's string
+--   KEYS[1]  key: the lock's string
 --   ARGV[1]  channel
---   ARGV[2]  what wakes another library's waiters, or nothing: "publish" or "push"
---   ARGV[3]  its channel or list
---   ARGV[4]  its message
---   ARGV[5]  how long a list stays, ms
+--   ARGV[2] … ARGV[5]  notify: what wakes another library's waiters, or nothing: "publish" or
+--            "push"; its channel or list; its message; how long a list stays, ms
 --
+-- Sent by lk__plain_force(target).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot; the list, which in a
 -- cluster is pushed only where this node has it.
 -- Answers: 1 freed, 0 there was none. A key of another type is left alone (WRONGTYPE).

@@ -1,12 +1,13 @@
 -- Gives the plain lock up if it has this token, and keeps it from others for a time: under a token
 -- that is nobody's. Those waiters who listen are woken once, to see until when.
 --
---   KEYS[1]  the lock's string
---   ARGV[1]  for how long, ms
---   ARGV[2]  token
+--   KEYS[1]  key: the lock's string
+--   ARGV[1]  keep_ms: for how long, ms
+--   ARGV[2]  field: the token
 --   ARGV[3]  channel
---   ARGV[4]  token that is nobody's
+--   ARGV[4]  kept: token that is nobody's
 --
+-- Sent by lk__plain_keep(target, field, keep_ms).
 -- Answers: nil, another token or none · integer: kept, so many subscribers heard of it.
 -- Works under memory pressure: the first write is a PEXPIRE. Safe to send twice: a repetition finds
 -- nobody's token, and writes what is left of the time.

@@ -6,37 +6,6 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-static struct lk__request *plain_acquire(const struct lk__try *wanted)
-{
-	return lk__acquire_script(LK__SCRIPT_PLAIN_ACQUIRE, wanted);
-}
-
-static struct lk__request *plain_release(const struct lk__target *target, const char *field)
-{
-	return lk__release_script(LK__SCRIPT_PLAIN_RELEASE, target, field);
-}
-
-static struct lk__request *plain_keep(const struct lk__target *target, const char *field,
-				      int64_t keep_ms)
-{
-	return lk__keep_script(LK__SCRIPT_PLAIN_KEEP, target, field, keep_ms);
-}
-
-static struct lk__request *plain_exchange(const struct lk__try *wanted, const char *from)
-{
-	return lk__exchange_script(LK__SCRIPT_PLAIN_EXCHANGE, wanted, from);
-}
-
-static struct lk__request *plain_force(const struct lk__target *target)
-{
-	return lk__force_script(LK__SCRIPT_PLAIN_FORCE_RELEASE, target);
-}
-
-static struct lk__request *plain_renew(const struct lk__renewal *renewals, size_t count)
-{
-	return lk__renew_script(LK__SCRIPT_PLAIN_RENEW, renewals, count);
-}
-
 static struct lk__request *plain_command(const char *verb, const struct lk__target *target)
 {
 	struct lk__words words = {0};
@@ -88,12 +57,12 @@ const struct lk__recipe lk__plain_recipe = {
 	.sharing = LK__ONE_QUEUE,
 	.flags = LK__TURNS,
 	.poll_ms = LK__PLAIN_POLL_MS,
-	.acquire = plain_acquire,
-	.release = plain_release,
-	.keep = plain_keep,
-	.exchange = plain_exchange,
-	.force = plain_force,
-	.renew = plain_renew,
+	.acquire = lk__plain_acquire,
+	.release = lk__plain_release,
+	.keep = lk__plain_keep,
+	.exchange = lk__plain_exchange,
+	.force = lk__plain_force,
+	.renew = lk__plain_renew,
 	.is_locked = plain_is_locked,
 	.is_held_by = plain_is_held_by,
 	.read_acquire = plain_read_acquire,

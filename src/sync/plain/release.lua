@@ -1,13 +1,12 @@
 -- Frees the plain lock if it has this token, and wakes the waiter whose turn it is.
 --
---   KEYS[1]  the lock's string
---   ARGV[1]  token
+--   KEYS[1]  key: the lock's string
+--   ARGV[1]  field: the token
 --   ARGV[2]  channel
---   ARGV[3]  what wakes another library's waiters, or nothing: "publish" or "push"
---   ARGV[4]  its channel or list
---   ARGV[5]  its message
---   ARGV[6]  how long a list stays, ms
+--   ARGV[3] … ARGV[6]  notify: what wakes another library's waiters, or nothing: "publish" or
+--            "push"; its channel or list; its message; how long a list stays, ms
 --
+-- Sent by lk__plain_release(target, field).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot; the list, which in a
 -- cluster is pushed only where this node has it.
 -- Answers: nil, another token or none · integer: freed, so many subscribers heard of it, or, below

@@ -2,9 +2,10 @@
 -- shortens a lease. One of 1 ms only looks: it writes nothing. All others write, so that what
 -- replicas acknowledge behind it is also what an earlier one has done.
 --
---   KEYS[1] … KEYS[n]   the locks' strings
---   ARGV[1] … ARGV[2n]  for each: token, lease in ms
+--   KEYS[1] … KEYS[n]   key: the locks' strings
+--   ARGV[1] … ARGV[2n]  field, lease_ms: for each: token, lease in ms
 --
+-- Sent by lk__plain_renew(renewals, count).
 -- Answers: an array, for each 1 (renewed) or 0 (another token, or none).
 -- Replicas must have what it did.
 local answers = {}

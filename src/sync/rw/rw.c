@@ -223,7 +223,7 @@ static struct lk__request *write_renew(const struct lk__renewal *renewals, size_
 			own[i] = renewals[i];
 			own[i].field = write_field(&fields[i], renewals[i].field);
 		}
-		request = lk__renew_script(LK__SCRIPT_LOCK_RENEW, own, count);
+		request = lk__lock_renew(own, count);
 	}
 	free(own);
 	free(fields);

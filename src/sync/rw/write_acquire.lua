@@ -6,10 +6,9 @@
 --   ARGV[2]  lease, ms
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --   ARGV[4]  if it has to wait, readers stand back for it so long, ms; 0: they do not
---   ARGV[5]  of one who listens: its id, for the order of turns;
---   ARGV[6]  since when it waits, server time in us;
---   ARGV[7]  for how long that is kept if it does not come again, ms;
---   ARGV[8]  and 1: it wants only a place there, though the lock be free; 2: it gets none
+--   ARGV[5] … ARGV[8]  turn: of one who listens, its id for the order of turns; since when it
+--            waits, server time in us; for how long that is kept if it does not come again, ms; and
+--            1: it wants only a place there, though the lock be free; 2: it gets none
 --
 -- Keys beside KEYS: the order of the writers' turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known; also
