@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-servers check-monitoring check-debian servers check-packages site check-site dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site
+.PHONY: all programs check check-all check-night check-faults check-seeds check-mutants check-servers check-monitoring check-debian servers check-packages site check-site dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -103,6 +103,12 @@ SEEDS ?= 10000
 check-seeds: packages-check $(BUILD)/build.ninja
 	ninja -C "$(BUILD)" tests/sim/test_sim
 	$(PYTHON) scripts/sweep_seeds.py --build "$(BUILD)" $(SEEDS)
+
+# Breaks the library, one defect at a time, and shows that the tests notice (tests/mutants/).
+# MUTANTS= names some.
+MUTANTS ?=
+check-mutants: packages-check $(BUILD)/build.ninja
+	$(PYTHON) tests/mutants/run.py $(MUTANTS)
 
 # All of `make check` in a root of that Debian release, which is removed afterwards. WAY=--user: as an
 # ordinary user; WAY=--container: with the rights that containers leave.

@@ -21,6 +21,12 @@ SEED_LIMIT_S = 60  # for one that takes 20 ms
 REPORTED = re.compile(r"seed (\d+), at .*")
 
 
+def budgets(program):
+    """Each world, and how many of its seeds `make check` runs."""
+    said = subprocess.run([program, "--worlds"], stdout=subprocess.PIPE, text=True, check=True)
+    return {name: int(seeds) for name, seeds in map(str.split, said.stdout.splitlines())}
+
+
 def run(program, world, seed, count):
     """The status of a process, and the line of its failure."""
     words = [program, world, str(seed), str(count)]
@@ -67,8 +73,7 @@ def parse():
     parser.add_argument("worlds", nargs="*")
     options = parser.parse_args()
     program = os.path.join(options.build, "tests", "sim", "test_sim")
-    worlds = subprocess.run([program, "--worlds"], stdout=subprocess.PIPE, text=True,
-                            check=True).stdout.split()
+    worlds = list(budgets(program))
     unknown = [world for world in options.worlds if world not in worlds]
     if unknown:
         parser.error(f"no world {unknown[0]}: " + ", ".join(worlds))

@@ -83,6 +83,8 @@ SPOILT = [
      "'int64_t max_hold_ms' offset changed"),
     ("abi", "include/lockkeeper/error.h", "	char message[504];", "	char message[508];",
      "lk_error"),
+    ("mutants", "src/sync/late.lua", "now > deadline", "now >= deadline", "late: src/sync/late"),
+    ("mutants", "tests/sim/test_sim.c", '{"red", ', '{"rot", ', "late: no world red"),
     ("docs", "docs/errors.md", "LK_EBUSY", "LK_EIDLE", "errors.md"),
     ("docs", "docs/choosing.md", "**nobody**", "kept", "choosing.md"),
     ("docs", "docs/choosing.svg", "flock(2)", "lockf(3)", "choosing.svg"),

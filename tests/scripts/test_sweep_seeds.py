@@ -8,7 +8,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Of the world red, seed 1105 fails and 1207 is killed: it says nothing.
 PROGRAM = """#!/bin/sh
-if [ "$1" = --worlds ]; then printf 'locks\\nred\\nmulti\\n'; exit; fi
+if [ "$1" = --worlds ]; then printf 'locks 9\\nred 9\\nmulti 9\\n'; exit; fi
 world=$1
 for seed in $(seq $2 $(($2 + $3 - 1))); do
     case $world-$seed in

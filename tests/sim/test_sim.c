@@ -9,6 +9,7 @@
  *
  * One seed, and its history; or so many from it on, without. With --shrink, the faults and calls
  * are left out without which the seed still fails, and then its history. Without a world, `locks`.
+ * --worlds names them, with how many seeds of each `make check` runs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -162,7 +163,7 @@ static int sweep(const struct row *row, uint64_t seed, uint64_t count)
 static int list_worlds(void)
 {
 	for (size_t i = 0; i < ROWS; i++)
-		puts(rows[i].name);
+		printf("%s %llu\n", rows[i].name, (unsigned long long)rows[i].seeds);
 	return 0;
 }
 
