@@ -155,7 +155,7 @@ static int lock_missed(struct session *session, const struct report *report, con
 	int code = trouble_name(session->client, session->argv[0], session->kind, error);
 	if (code == EXIT_NOT_ACQUIRED)
 		wait_status_nested(&session->waiting);
-	if (code == EXIT_NOT_ACQUIRED && session->told.verbose) {
+	if (code == EXIT_NOT_ACQUIRED) {
 		report_missed(report);
 		wait_status_conclude(&session->waiting);
 	}

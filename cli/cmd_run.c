@@ -55,7 +55,7 @@ const struct option_row run_options[] = {
 	{OPTION_NOTE, "note", "TEXT", "why the lock is held, for those who look or wait"},
 	{OPTION_JSON, "json", NULL, "write an object on stderr at the end: what became of it"},
 	{'v', "verbose", NULL, "report what happens, and who holds the lock during a wait"},
-	{'q', "quiet", NULL, "do not show on the terminal what the command waits for"},
+	{'q', "quiet", NULL, "say neither what the command waits for nor who has it"},
 	{0, NULL, NULL, NULL},
 };
 

@@ -187,12 +187,12 @@ static int acquire_fail(struct keeper *keeper, const lk_error *error)
 	keeper->skipped = 1;
 	holder_tell(keeper);
 	wait_status_nested(&keeper->waiting);
-	/* As flock(1): a conflict is an answer, not a failure; the exit code tells of it. */
+	/* A conflict is an answer, no failure: the exit code tells of it, and who has the lock. */
 	if (keeper->options->told.verbose) {
 		message("%s", library_text(error));
 		report_missed(&keeper->report);
-		wait_status_conclude(&keeper->waiting);
 	}
+	wait_status_conclude(&keeper->waiting);
 	return keeper->options->conflict_code;
 }
 

@@ -108,21 +108,26 @@ static int state_find(const struct wait_status *waiting, lk_scan *scan, lk_lock_
 	return result;
 }
 
-/* Explains what the server shows. */
-static void explain_state(const struct wait_status *waiting, lk_scan *scan, char *text)
+/* Explains what the server shows: 1, or 0 where that does not say who is in the way. */
+static int explain_state(const struct wait_status *waiting, lk_scan *scan, char *text)
 {
 	lk_lock_info info;
 	lk_error error = {0};
 	if (state_find(waiting, scan, &info, text, &error) < 0) {
 		error_text_plain(error.message);
 		text_add(text, error.message);
-	} else if (info.holder_count > 0) {
-		explain_holder(scan, &info, text);
-	} else if (info.is_counter) {
-		explain_count(waiting, &info, text);
-	} else {
-		text_add(text, "nobody holds it at this moment");
+		return 0;
 	}
+	if (info.holder_count > 0) {
+		explain_holder(scan, &info, text);
+		return 1;
+	}
+	if (info.is_counter) {
+		explain_count(waiting, &info, text);
+		return 1;
+	}
+	text_add(text, "nobody holds it at this moment");
+	return 0;
 }
 
 /* Why no server says busy. The line has said already what is waited for. */
@@ -354,6 +359,7 @@ void wait_status_begin(struct wait_status *waiting, lk_client *client, lk_lock *
 					.also_count = wish->also_count,
 					.group = wish->group ? wish->group : getpgrp(),
 					.verbose = wish->verbose,
+					.quiet = wish->quiet && !wish->verbose,
 					.in_place = isatty(STDERR_FILENO)};
 	waiting->explains = !wish->quiet && (wish->verbose || waiting->in_place);
 	if (wish->once || (!waiting->explains && !outer_exist()))
@@ -383,11 +389,12 @@ void wait_status_conclude(struct wait_status *waiting)
 	char text[TEXT_SIZE];
 	lk_scan *scan = NULL;
 	say_if_deaf(waiting);
-	if (waiting->shown || lk_scan_new(&scan, waiting->client, NULL, NULL))
+	if (waiting->quiet || (waiting->shown && !waiting->in_place) ||
+	    lk_scan_new(&scan, waiting->client, NULL, NULL))
 		return;
 	snprintf(text, sizeof(text), "%.200s: ", waiting->name);
-	explain_state(waiting, scan, text);
-	message("%s", text);
+	if (explain_state(waiting, scan, text) || waiting->verbose)
+		message("%s", text);
 	lk_scan_free(scan);
 }
 

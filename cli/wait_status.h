@@ -19,7 +19,7 @@
 #define WAIT_STATUS_ROWS(what)                                                                     \
 	{'v', "verbose", NULL, "report the server, and now and then what " what " waits for"},     \
 	{                                                                                          \
-		'q', "quiet", NULL, "do not show on the terminal what " what " waits for"          \
+		'q', "quiet", NULL, "say neither what " what " waits for nor who has it"           \
 	}
 
 /* The option of a command that does not wait. */
@@ -44,7 +44,7 @@ struct wait_status {
 	const char *const *also;
 	size_t also_count;
 	pid_t group;
-	int verbose;
+	int verbose, quiet;
 	int started, in_place, shown;
 	int explains;  /* who holds it; else only that an outer run does (outer.h) */
 	int nested;    /* that has been said */
@@ -69,7 +69,7 @@ void wait_status_begin(struct wait_status *waiting, lk_client *client, lk_lock *
 void wait_status_end(struct wait_status *waiting);
 
 /* The wait has ended without the lock: says who has it, or what the key is that ours cannot share,
- * if that was not said during the wait. */
+ * unless that stands there already, or -q was given. */
 void wait_status_conclude(struct wait_status *waiting);
 
 /* The wait has ended without the lock: who has it, as far as the server tells; else "". */

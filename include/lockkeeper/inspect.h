@@ -100,7 +100,8 @@ typedef struct lk_owner_info {
 	int64_t since_ms;    /* the client's start, by the server's clock: ms since 1970 */
 	const char *user;    /* "" if the client does not tell it (option client_record) */
 	const char *program; /* "" if the client does not tell it */
-	const char *note;    /* why it holds its locks (option note), or "" */
+	const char *note;    /* why it has that hold (lk_acquire_options.note), or else its locks
+				(option note); or "" */
 } lk_owner_info;
 
 LK_BEGIN_DECLS

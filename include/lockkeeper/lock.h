@@ -67,6 +67,15 @@
  * lk_lock_force_release() frees it. Permits have no such release:
  * lk_permit_semaphore_update_lease() sets when one ends.
  *
+ * NOTES. With `note` in its options a hold says why it is held, to whoever looks (lk_scan_owner())
+ * and to those who are refused: at most LK_NOTE_SIZE_MAX bytes of UTF-8 without control characters,
+ * or "" for none; else LK_EINVAL. It prevails over the client's option `note` for this hold, and a
+ * re-entry does not change it. It stands in the record of the client (option client_record), which
+ * is written anew behind the grant, so it costs a command; it is found by the holder's field, so it
+ * goes with the grant. The record shows the notes of the 64 newest holds that have one. Everybody
+ * who may read the server's keys can read it: put no secrets in it. A red lock has a field of its
+ * own on each node: only the option of its clients says why it is held, and `note` is refused.
+ *
  * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this
  * lock, and it excludes them. Not all of them wake each other. A release of this lock wakes waiters
  * of fenced locks, but not waiters of fair locks; a release of a fair or spin lock does not wake
@@ -90,6 +99,7 @@
 #define LK_LEASE_MAX_MS INT64_C(31536000000)   /* the longest: 365 days */
 #define LK_WAIT_MAX_MS INT64_C(31536000000000) /* the longest wait limit: 1,000 years */
 #define LK_OWNER_SIZE_MAX 256                  /* bytes in an owner's name, or a wire field */
+#define LK_NOTE_SIZE_MAX 256                   /* bytes in a note, without its NUL */
 #define LK_FIELD_SIZE 64                       /* room for a wire field of ours, with its NUL */
 
 typedef struct lk_lock lk_lock;
@@ -107,11 +117,12 @@ typedef struct lk_acquire_options {
 				keeps no record */
 	uint64_t *fence_out; /* NULL, or, for fenced locks only, where a call that succeeds writes
 				the fence token of the hold: see lk_lock_fence() */
+	const char *note;    /* NULL, or why the lock is held, copied: see NOTES above */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0, NULL                        \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL                  \
 	}
 
 typedef struct lk_release_options {

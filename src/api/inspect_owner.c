@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From an owner's field to the client that has it, by the record that the client keeps. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +15,13 @@
 #define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */
 #define UUID_SIZE 36
 #define PERMIT_SIZE 32
-#define RECORD_LAST "4095" /* of a record so many bytes are asked for: none is as long */
+#define RECORD_LAST "32767" /* of a record so many bytes are asked for: none is as long */
 
 struct lk__known_client {
 	UT_hash_handle hh;
 	char half[LK__CLIENT_HALF + 1]; /* the beginning of its UUID */
 	char *text; /* of the record, its lines parted by NULs; NULL: there is none */
+	size_t text_size;
 	lk_owner_info info;
 };
 
@@ -89,6 +91,7 @@ static bool client_read(struct lk__known_client *client, const redisReply *reply
 		return false;
 	memcpy(client->text, reply->str, size);
 	client->text[size] = '\0';
+	client->text_size = size;
 	for (size_t i = 0; i < size; i++)
 		if (client->text[i] == '\n')
 			client->text[i] = '\0';
@@ -108,6 +111,24 @@ static bool client_read(struct lk__known_client *client, const redisReply *reply
 		client->text = NULL;
 	}
 	return true;
+}
+
+/* The note of that hold alone; NULL: it has none. */
+static const char *hold_note(const struct lk__known_client *client, const char *field, size_t size)
+{
+	char name[64], number[32];
+	uint64_t value = 0;
+	const char *end = field + size;
+	bool owner = is_owner(field, size);
+	snprintf(number, sizeof(number), "%.*s", (int)(end - field) - (owner ? UUID_SIZE + 1 : 16),
+		 field + (owner ? UUID_SIZE + 1 : 16));
+	char *last = NULL;
+	value = strtoull(number, &last, owner ? 10 : 16);
+	if (!last || *last)
+		return NULL;
+	snprintf(name, sizeof(name), "note:%" PRIu64 "=", value);
+	const char *note = record_value(client->text, client->text_size, name);
+	return *note ? note : NULL;
 }
 
 static void client_free(struct lk__known_client *client)
@@ -175,6 +196,9 @@ int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char 
 	    (is_owner(field, field_size) && strncmp(client->info.client_id, field, UUID_SIZE) != 0))
 		return 0;
 	*info = client->info;
+	const char *note = hold_note(client, field, field_size);
+	if (note)
+		info->note = note;
 	return 1;
 }
 

@@ -212,6 +212,12 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 				     error);
 	if (rc == 0 && options->no_loss)
 		rc = lk__fail(error, LK_EINVAL, "%s: no_loss is for permits only", operation);
+	if (rc == 0)
+		rc = lk__check_note(operation, options->note, error);
+	if (rc == 0 && options->note && *options->note && lock->entry && lock->entry->is_quorum)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: note is set, and a red lock has none: set the clients' option",
+			      operation);
 	if (rc == 0 && options->fence_out && !(lk__lock_recipe_of(lock)->flags & LK__FENCES))
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: fence_out is set, and a %s has no fence tokens", operation,

@@ -87,6 +87,8 @@ static int check_options(const struct lk__counter_call *call, int64_t count,
 				"%s: fence_out is set, and a permit has no fence token", operation);
 	int rc = LK__CHECK(operation, error, {LK__IDS, count}, {LK__NO_LOSS, options->no_loss},
 			   {LK__LEASE, lease_ms}, {LK__MAX_HOLD, options->max_hold_ms});
+	if (rc == 0)
+		rc = lk__check_note(operation, options->note, error);
 	return rc < 0 ? rc
 		      : lk__check_range(operation, "margin_ms", options->margin_ms, 0, lease_ms,
 					error);

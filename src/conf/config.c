@@ -314,10 +314,9 @@ static const char *server_name_fault(const char *name)
 	return *name && inet_pton(AF_INET6, name, &address) != 1 ? lk__host_fault(name) : NULL;
 }
 
-/* The fault that keeps it from being a note; NULL: none. */
-static const char *note_fault(const char *note)
+const char *lk__note_fault(const char *note)
 {
-	size_t left = strlen(note);
+	size_t left = strnlen(note, LK__NOTE_MAX + 1);
 	if (left > LK__NOTE_MAX)
 		return "is longer than 256 bytes";
 	for (size_t size; left > 0; note += size, left -= size) {
@@ -356,7 +355,7 @@ static const char *text_fault(const struct option *option, const char *value)
 	case offsetof(struct lk_config, tls_server_name):
 		return server_name_fault(value);
 	case offsetof(struct lk_config, note):
-		return note_fault(value);
+		return lk__note_fault(value);
 	case offsetof(struct lk_config, address_map):
 		return lk__address_map_fault(value);
 	default:

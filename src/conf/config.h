@@ -22,7 +22,7 @@ enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL, LK__CLUSTER };
 
 #define LK__PLACES_MAX 16 /* in a URL that lists several */
 #define LK__ACKS_MAX 64
-#define LK__NOTE_MAX 256 /* bytes */
+#define LK__NOTE_MAX 256 /* bytes: LK_NOTE_SIZE_MAX */
 #define LK__ACKS_ALL (-1)
 
 /* Disks that must have a grant. */
@@ -56,6 +56,9 @@ struct lk_config {
 };
 
 #undef LK__OPTION
+
+/* The fault that keeps a text from being a note; NULL: none. */
+const char *lk__note_fault(const char *note);
 
 /* A deep copy, or NULL when out of memory. */
 struct lk_config *lk__config_copy(const struct lk_config *config);

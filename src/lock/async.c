@@ -368,6 +368,7 @@ void lk__async_free(lk_client *client)
 static void async_put_back(struct lk__async *async)
 {
 	lk_client *client = async->client;
+	free(async->note);
 	pthread_mutex_lock(&client->mutex);
 	DL_APPEND(client->asyncs.free, async);
 	pthread_mutex_unlock(&client->mutex);
@@ -391,6 +392,13 @@ static int async_prepare(struct lk__async *async, struct lk__completion *complet
 	async->completion = completion;
 	async->want = *want;
 	async->multi = NULL;
+	async->note = NULL;
+	if (want->way == LK__ASYNC_ACQUIRE && want->acquire.note) {
+		async->note = strdup(want->acquire.note);
+		if (!async->note)
+			return LK_ENOMEM;
+		async->want.acquire.note = async->note;
+	}
 	if (want->way == LK__ASYNC_ACQUIRE) {
 		async->want.acquire.owner = completion->owner;
 		async->want.acquire.stop = &async->cancelled;
@@ -475,6 +483,8 @@ static void async_complete(struct lk__async *async, int rc)
 	struct lk__completion *completion = async->completion;
 	assert(rc <= 0 && completion);
 	lk__giving_free(async->want.giving);
+	free(async->note);
+	async->note = NULL;
 	if (rc == 0)
 		completion->value.error = (lk_error){0};
 	else

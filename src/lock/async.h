@@ -94,6 +94,7 @@ struct lk__async {
 	lk_client *client;
 	struct lk__completion *completion;
 	struct lk__async_want want;
+	char *note; /* of its acquire; NULL: none */
 	_Atomic bool cancelled;
 	struct lk__async_multi *multi; /* of a multi lock; else NULL */
 	struct lk__op *op;             /* one of these, or that of `multi` */

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/request.h"
+#include "lock/loop.h"
 
 int lk__client_check(lk_client *client, const char *operation, lk_error *error)
 {
@@ -139,6 +140,8 @@ void lk__client_unref(lk_client *client)
 #define USER_SIZE 65
 #define PROGRAM_SIZE 257
 #define USERS_MAX 10000 /* lines of the file of users that are looked at */
+#define NOTES_MAX 64    /* of holds, as <lockkeeper/lock.h> says */
+#define NOTES_SIZE (NOTES_MAX * (LK__NOTE_MAX + 32))
 #define RECORD_SIZE (HOST_SIZE + USER_SIZE + PROGRAM_SIZE + LK__NOTE_MAX + 128)
 
 struct record {
@@ -216,6 +219,71 @@ static void record_make(struct record *record, const struct lk_config *config)
 	record_clean(record->program);
 }
 
+struct lk__note *lk__note_new(const char *text)
+{
+	size_t size = strlen(text) + 1;
+	struct lk__note *note = calloc(1, sizeof(*note) + size);
+	if (note)
+		memcpy(note->text, text, size);
+	return note;
+}
+
+/* Has the loop write the record at once. */
+static void record_hasten(lk_client *client)
+{
+	atomic_store(&client->record.due_ns, 0);
+	lk__client_record_want(client);
+	lk__loop_wake(client);
+}
+
+void lk__note_begin(lk_client *client, struct lk__note *note, uint64_t number)
+{
+	struct lk__client_record *record = &client->record;
+	if (!note && !atomic_load_explicit(&record->stale, memory_order_relaxed))
+		return;
+	if (note) {
+		assert(!note->number && number);
+		pthread_mutex_lock(&record->mutex);
+		note->number = number;
+		DL_APPEND(record->notes, note);
+		pthread_mutex_unlock(&record->mutex);
+	}
+	record_hasten(client);
+}
+
+void lk__note_end(lk_client *client, struct lk__note *note)
+{
+	struct lk__client_record *record = &client->record;
+	if (!note || !note->number)
+		return;
+	pthread_mutex_lock(&record->mutex);
+	DL_DELETE(record->notes, note);
+	if (note->shown)
+		atomic_store(&record->stale, true);
+	pthread_mutex_unlock(&record->mutex);
+}
+
+/* Adds the notes of the newest holds that have one. With the record's mutex. */
+static void record_add_notes(char *text, size_t size, lk_client *client)
+{
+	struct lk__note *note;
+	size_t count = 0, used = strlen(text);
+	DL_FOREACH(client->record.notes, note)
+	{
+		count++;
+		note->shown = false;
+	}
+	DL_FOREACH(client->record.notes, note)
+	{
+		if (count-- > NOTES_MAX)
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "note:%" PRIu64 "=%s\n",
+					 note->number, note->text);
+		note->shown = true;
+	}
+	atomic_store(&client->record.stale, false);
+}
+
 /* The text of the record. `since` is the client's start by the server's clock, in ms. */
 static void record_write(char text_out[RECORD_SIZE], const lk_client *client,
 			 const struct lk__node *node)
@@ -285,17 +353,20 @@ static bool record_send(lk_client *client, struct lk__conn *conn, size_t argc, c
 
 static bool record_set(lk_client *client, struct lk__conn *near, int64_t ttl_ms)
 {
-	char text[RECORD_SIZE], ttl[24];
+	size_t size = RECORD_SIZE + (client->record.notes ? NOTES_SIZE : 0);
+	char ttl[24], *text = malloc(size);
 	struct lk__node *node;
 	bool sent = false;
-	char *key = lk__client_record_key(client);
+	char *key = text ? lk__client_record_key(client) : NULL;
 	struct lk__conn *conn = key ? record_conn(client, key, near, &node) : NULL;
 	if (conn) {
 		record_write(text, client, node);
+		record_add_notes(text, size, client);
 		snprintf(ttl, sizeof(ttl), "%" PRId64, ttl_ms);
 		sent = record_send(client, conn, 5, (const char *[]){"SET", key, text, "PX", ttl});
 	}
 	free(key);
+	free(text);
 	return sent;
 }
 

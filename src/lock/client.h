@@ -56,7 +56,17 @@ struct lk__client_record {
 	_Atomic bool wanted, denied;
 	_Atomic int64_t kept_until_ns; /* the end of what is kept from others longest; 0 */
 	pthread_mutex_t mutex;         /* what is sent about it, in order */
-	bool written, ended;           /* under the mutex */
+	bool written, ended;           /* under the mutex, as is the next */
+	struct lk__note *notes;        /* of the holds that have one, the oldest first */
+	_Atomic bool stale;            /* it shows one of a hold that is over */
+};
+
+/* Why a hold is held; in the list of its client while it is. */
+struct lk__note {
+	struct lk__note *prev, *next;
+	uint64_t number; /* of the hold; 0: it is not in the list */
+	bool shown;
+	char text[];
 };
 
 /* A call that another client's loop drives, and that ends when this client is closed. */
@@ -266,6 +276,9 @@ void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t d
  * lock. Where it belongs to another node of a cluster, the loop writes it once that is connected.
  * Closing the client deletes it, or leaves it for as long as the longest lease that is abandoned,
  * or what is kept from others longest.
+ * A hold with a note of its own has a line "note:<number>=" in it, the newest NOTES_MAX of them.
+ * Of one that is over the line stays until the record is written again, at the next grant at the
+ * latest: a grant that is passed on in memory keeps its number.
  * A refusal for want of rights (NOPERM) ends it; any other is tried again at the next turn that is
  * due.
  */
@@ -275,6 +288,14 @@ void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t d
 
 /* The key of a client's record, to be freed; NULL when out of memory. */
 char *lk__client_record_key(const lk_client *client);
+
+/* A copy of a note; NULL when out of memory. To be freed. */
+struct lk__note *lk__note_new(const char *text);
+
+/* A hold of that number begins, with a note or (NULL) without: the loop writes the record anew if
+ * it says something else. A hold is over, and its note with it. With the entry's mutex held. */
+void lk__note_begin(lk_client *client, struct lk__note *note, uint64_t number);
+void lk__note_end(lk_client *client, struct lk__note *note);
 
 /* Something was granted to this client: the record is to be there. */
 static inline void lk__client_record_want(lk_client *client)

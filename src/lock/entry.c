@@ -557,6 +557,7 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 	assert(hold->has_extra || !entry->grant.fence);
 	if (hold->has_extra)
 		((struct lk__hold_extra *)(hold + 1))->fence = entry->grant.fence;
+	lk__note_begin(entry->client, lk__hold_extra(hold)->note, hold->number);
 	hold->granted_ns = now_ns;
 	hold->watched = hold->lease_ms == 0;
 	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;

@@ -126,8 +126,9 @@ struct lk__hold_extra {
 	int64_t margin_ms;   /* 0: a tenth of the lease */
 	int64_t max_hold_ms; /* 0: none */
 	uint64_t tag;
-	uint64_t fence; /* 0: the kind has none */
-	bool no_loss;   /* its end is meant: no notice, and nothing is kept of it */
+	uint64_t fence;        /* 0: the kind has none */
+	bool no_loss;          /* its end is meant: no notice, and nothing is kept of it */
+	struct lk__note *note; /* why it is held, its own; NULL: nothing is said */
 };
 
 /* There may be one for each of many locks: what is not always needed stands behind it. */

@@ -53,7 +53,9 @@ void lk__hold_free(struct lk__hold *hold)
 		hold_leave_thread(hold);
 		lk__notices_forget(hold->entry->client, hold);
 		lk__lost_forget(hold);
+		lk__note_end(hold->entry->client, lk__hold_extra(hold)->note);
 	}
+	free(lk__hold_extra(hold)->note);
 	free(hold->told);
 	free(hold);
 }
@@ -432,11 +434,15 @@ struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__rec
 				       .max_hold_ms = want->max_hold_ms,
 				       .tag = want->tag,
 				       .no_loss = want->no_loss};
+	if (want->note && !(extra.note = lk__note_new(want->note)))
+		return NULL;
 	bool has_extra = extra.margin_ms || extra.max_hold_ms || extra.tag || extra.no_loss ||
-			 (recipe->flags & LK__FENCES);
+			 extra.note || (recipe->flags & LK__FENCES);
 	struct lk__hold *hold = lk__hold_new(thread, &want->owner, has_extra ? &extra : NULL);
 	if (hold)
 		hold->lease_ms = want->lease_ms;
+	else
+		free(extra.note);
 	return hold;
 }
 

@@ -90,7 +90,8 @@ struct lk__want {
 	int64_t count;   /* permits */
 	struct lk__settings settings;
 	uint64_t tag;
-	bool no_loss; /* its end is meant: see struct lk__hold_extra */
+	bool no_loss;     /* its end is meant: see struct lk__hold_extra */
+	const char *note; /* why it is held; NULL: nothing is said */
 	lk_cancel *cancel;
 	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */
 	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for

@@ -304,6 +304,156 @@ static void test_a_note_stands_in_the_record(void **state)
 	}
 }
 
+/* The note that a look finds for the holder of a lock; "" for none. */
+static const char *note_seen(lk_client *client, const char *name)
+{
+	static char note[300];
+	lk_scan *scan = NULL;
+	lk_lock_info info;
+	lk_owner_info owner = {.note = ""};
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(0, lk_scan_show(scan, name, LK_STRLEN, &info, &err));
+	if (info.holder_count > 0)
+		lk_scan_owner(scan, info.holders[0].field, info.holders[0].field_size, &owner,
+			      &err);
+	snprintf(note, sizeof(note), "%s", owner.note);
+	lk_scan_free(scan);
+	return note;
+}
+
+static bool note_is(lk_client *client, const char *name, const char *note)
+{
+	return strcmp(note_seen(client, name), note) == 0;
+}
+
+/* Each hold of a client has its own, and one without has the client's. */
+static void test_a_hold_has_a_note_of_its_own(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_lock *lock[3];
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	char name[8];
+	(void)state;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	expect(0, lk_config_set(config, "note", "the client's", &err));
+	expect(0, lk_client_new(&client, config, &err));
+	lk_config_free(config);
+	for (size_t i = 0; i < COUNT(lock); i++) {
+		char note[16];
+		snprintf(name, sizeof(name), "job%zu", i);
+		snprintf(note, sizeof(note), "note %zu", i);
+		if (i == 2)
+			expect(0, lk_fair_lock_new(&lock[i], client, name, LK_STRLEN, &err));
+		else
+			lock[i] = new_lock(client, name);
+		options.note = i == 1 ? NULL : note;
+		expect(0, lk_lock_acquire(lock[i], -1, &options, &err));
+		memset(note, 'x', sizeof(note) - 1); /* it was copied */
+	}
+	wait_until(note_is(client, "job0", "note 0"), 5000);
+	wait_until(note_is(client, "job2", "note 2"), 5000);
+	check(note_is(client, "job1", "the client's"));
+	for (size_t i = 0; i < COUNT(lock); i++) {
+		expect(0, lk_lock_release(lock[i], NULL, &err));
+		expect(0, lk_lock_acquire(lock[i], -1, NULL, &err));
+		wait_until(note_is(client, "job0", "the client's"), 5000);
+		lk_lock_free(lock[i]);
+	}
+	drop_client(client);
+}
+
+/* Passed on in memory, the same number has another note, or none. */
+static void test_a_note_goes_with_its_hold_in_memory(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_queue *queue = NULL;
+	lk_completion got;
+	char one[] = "one", two[] = "two";
+	(void)state;
+	lk_client *client = open_client_with("client_record=full");
+	lk_lock *lock = new_lock(client, "job");
+	expect(0, lk_queue_new(&queue, 0, &err));
+	options.owner = "a";
+	options.note = one;
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
+	options.owner = "b";
+	options.note = two;
+	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	options.owner = "c";
+	options.note = NULL;
+	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	memset(two, 'x', sizeof(two) - 1); /* the request has a copy */
+	wait_until(note_is(client, "job", "one"), 5000);
+	static const char *const owners[] = {"a", "b", "c"}, *const notes[] = {"one", "two", ""};
+	for (int i = 0; i < 3; i++) {
+		lk_release_options release = LK_RELEASE_OPTIONS_INIT;
+		wait_until(note_is(client, "job", notes[i]), 5000);
+		release.owner = owners[i];
+		expect(0, lk_lock_release(lock, &release, &err));
+		if (i < 2)
+			expect(1, lk_queue_take(queue, &got, 1, 20000, &err));
+	}
+	expect(0, lk_queue_free(queue, &err));
+	lk_lock_free(lock);
+	drop_client(client);
+}
+
+/* The record shows the newest 64; a permit's is found by its id. */
+static void test_a_permit_has_a_note_and_64_holds_do(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit_semaphore *semaphore = NULL;
+	lk_permit permit;
+	char name[16], note[257];
+	(void)state;
+	lk_client *client = open_client_with("client_record=full");
+	memset(note, '%', sizeof(note));
+	note[256] = '\0';
+	options.note = note;
+	for (int i = 0; i < 65; i++) {
+		snprintf(name, sizeof(name), "job%d", i);
+		lk_lock *lock = new_lock(client, name);
+		expect(0, lk_lock_acquire(lock, -1, &options, &err));
+		lk_lock_free(lock);
+	}
+	wait_until(note_is(client, "job64", note), 5000);
+	check(note_is(client, "job1", note) && note_is(client, "job0", ""));
+	expect(0, lk_permit_semaphore_new(&semaphore, client, "slots", LK_STRLEN, NULL, &err));
+	expect(1, lk_permit_semaphore_try_set(semaphore, 1, &err));
+	options.note = "a permit's";
+	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &permit, 0, &options, &err));
+	wait_until(note_is(client, "slots", "a permit's"), 5000);
+	expect(0, lk_permit_semaphore_release(semaphore, &permit, 1, &err));
+	lk_permit_semaphore_free(semaphore);
+	drop_client(client);
+	redis_do(&server, "FLUSHALL");
+}
+
+static void test_a_note_of_a_hold_is_checked(void **state)
+{
+	static const char *const bad[] = {"a\nb", "\xff", "\033[2J"};
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	char text[258];
+	(void)state;
+	lk_client *client = open_client_with("client_record=full");
+	lk_lock *lock = new_lock(client, "job");
+	memset(text, 'x', sizeof(text));
+	text[257] = '\0';
+	options.note = text;
+	expect(LK_EINVAL, lk_lock_acquire(lock, -1, &options, &err));
+	check(!strcmp(err.message, "lk_lock_acquire: note is longer than 256 bytes"));
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		options.note = bad[i];
+		expect(LK_EINVAL, lk_lock_acquire(lock, 0, &options, &err));
+		check(strstr(err.message, "lk_lock_acquire: note ") != NULL);
+	}
+	check_int(records(), ==, 0);
+	lk_lock_free(lock);
+	drop_client(client);
+}
+
 static void test_one_line_per_value(void **state)
 {
 	char text[1024];
@@ -462,6 +612,10 @@ int main(void)
 		api_test(test_the_record_can_be_short_or_off),
 		api_test(test_a_note_is_text_of_256_bytes),
 		api_test(test_a_note_stands_in_the_record),
+		api_test(test_a_hold_has_a_note_of_its_own),
+		api_test(test_a_note_goes_with_its_hold_in_memory),
+		api_test(test_a_permit_has_a_note_and_64_holds_do),
+		api_test(test_a_note_of_a_hold_is_checked),
 		api_test(test_one_line_per_value),
 		api_test(test_a_refused_record_fails_no_call),
 		api_test(test_reads_the_record_of_an_owner),

@@ -106,13 +106,13 @@ def test_who_has_it_instead(cli, told, options, event):
 
 
 def test_a_skip_costs_nobody_anything_without_them(cli, server):
-    """Who holds it is asked for hooks and --json alone."""
+    """With -q, who holds it is asked for hooks and --json alone."""
     hold(server, "job")
     cli("run", "-n", "job", "true")
 
     def asked(*options):
         server.call("CONFIG", "RESETSTAT")
-        cli("run", "-n", *options, "job", "true")
+        cli("run", "-n", "-q", *options, "job", "true")
         text = server.call("INFO", "commandstats").decode()
         return {line.split(":")[0] for line in text.splitlines() if line.startswith("cmdstat_")}
     assert "cmdstat_type" in asked("--json")

@@ -39,14 +39,17 @@ def test_who_looks_and_who_is_refused_reads_it(told, server, tmp_path):
         found = json.loads(told(*words).stdout)
         lock = found[0] if isinstance(found, list) else found
         assert lock["holders"][0]["client"]["note"] == NOTE
-    refused = told("run", "-n", "-v", "--on", f'skip=printenv LOCKKEEPER_HOLDER >{tmp_path}/who',
+    refused = told("run", "-n", "--on", f'skip=printenv LOCKKEEPER_HOLDER >{tmp_path}/who',
                    "job", "true")
     assert refused.returncode == 124
     (line,) = [line for line in refused.stderr.splitlines() if "job: held by " in line]
     assert who in line and f", note: {NOTE}; its lease ends in " in line
     assert f", note: {NOTE}\n" in (tmp_path / "who").read_text()
-    waiter = told.start("run", "-v", "-w", "3", "job", "true")
-    assert waiter.wait(30) == 124 and f", note: {NOTE}; its lease" in waiter.stderr.read()
+    for words in (["-w", "0.3"], ["-v", "-w", "3"]):
+        waiter = told("run", *words, "job", "true")
+        assert waiter.returncode == 124 and f", note: {NOTE}; its lease" in waiter.stderr
+    waiter = told("lock", "-n", "-l", "9", "job")
+    assert waiter.returncode == 124 and f", note: {NOTE}; its lease" in waiter.stderr
     ended(process)
     assert server.call("KEYS", "*") == []
 

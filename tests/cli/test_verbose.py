@@ -182,7 +182,9 @@ def test_a_lock_without_a_time_to_live_is_told(cli, server):
 def test_without_v_it_is_silent(cli, server):
     assert cli("run", "job", "true").stderr == ""
     server.call("HSET", "job", "stranger:1", "1")
-    assert cli("run", "-n", "job", "true").stderr == ""
+    assert cli("run", "-n", "job", "true").stderr == (
+        "lockkeeper: job: held by another client; it has no time to live\n")
+    assert cli("run", "-n", "-q", "job", "true").stderr == ""
 
 
 @pytest.mark.parametrize("words", [("run", "-vv", "job", "true"), ("lock", "-vv", "-l", "5", "job"),
