@@ -35,4 +35,9 @@ MUTANTS = [
         ("src/sync/script.c", "now_ns >= lk__lease_end_ns(request->sent_ns, lease_ms)", "0"),
         ("src/lock/acquire.c", "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         World("locks")),
+    # ---- replicas ----
+    Mutant("late-sentinel", "a late answer of a sentinel discounts a replica that is up", [
+        ("src/topo/master.c", "replica->round = later_round(replica->round, peer->asked_round);",
+         "replica->round = peer->asked_round;")],
+        World("sentinels")),
 ]

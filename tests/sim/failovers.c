@@ -319,6 +319,29 @@ static void trouble_sentinels(void)
 		stop_ends(count + i);
 }
 
+/*
+ * One answers late, to a question of an earlier round, since clients lose their connections to the
+ * master meanwhile and ask all anew; and then not at all. A replica is cut off from its master, and
+ * is up: nothing is granted without it.
+ */
+static void stutter(void)
+{
+	unsigned sentinel = count + (unsigned)sim_random(sentinels), replica = pick(false);
+	int64_t until_ns = sim_now_ns() + sim_between(50, 400) * SIM_MS;
+	sim_server_hang(sentinel, until_ns);
+	if (replica != master)
+		sim_replication_cut(replica, until_ns + sim_between(0, 1500) * SIM_MS);
+	for (int64_t at_ns = sim_now_ns(); at_ns < until_ns;
+	     at_ns += sim_between(20, 150) * SIM_MS) {
+		sim_sleep(at_ns - sim_now_ns());
+		sim_network_lose(master, false);
+	}
+	sim_sleep(until_ns - sim_now_ns() + sim_between(100, 1000) * SIM_US);
+	sim_server_stop(sentinel, false);
+	sim_sleep(sim_between(100, 1500) * SIM_MS);
+	stop_ends(sentinel);
+}
+
 /* ---- a run ---- */
 
 static void *failovers_main(void *argument)
@@ -330,6 +353,8 @@ static void *failovers_main(void *argument)
 			continue;
 		if (sentinels > 0 && sim_chance(200))
 			trouble_sentinels();
+		else if (sentinels > 0 && !blind && sim_chance(300))
+			stutter();
 		else if (sim_chance(400))
 			trouble_replica();
 		else if (sim_chance(600))
