@@ -66,6 +66,7 @@
 #include <lockkeeper/client.h>
 #include <lockkeeper/config.h>
 #include <lockkeeper/doctor.h>
+#include <lockkeeper/election.h>
 #include <lockkeeper/error.h>
 #include <lockkeeper/event.h>
 #include <lockkeeper/fair_lock.h>

@@ -21,6 +21,7 @@ LOCK = [("client", "loop"), ("entry", "entry_table", "doubt"),
         ("completion_queue", "notice"), ("compensation",), ("hold",), ("renewal",),
         ("operation", "fan_out", "acquire", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"), ("async",),
+        ("election",),
         ("close",), ("client_new",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}
 LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",

@@ -20,6 +20,10 @@
 #define LK_EVENT_AT_RISK 1   /* the hold ends within its margin, unless a renewal still arrives */
 #define LK_EVENT_LOST 2      /* the hold is over without a release: stop the work */
 #define LK_EVENT_ABANDONED 3 /* the owning thread ended: the hold is no longer renewed */
+/* Of an election, with LK_EVENT_AT_RISK: <lockkeeper/election.h>. */
+#define LK_EVENT_LEADING 4     /* the candidate leads */
+#define LK_EVENT_STOP 5        /* it does not lead any more: stop the work */
+#define LK_EVENT_NOT_LEADING 6 /* its term is over, or it does not stand any more */
 
 #define LK_EVENT_NAME_SIZE 256
 #define LK_NODE_SIZE 64

@@ -299,6 +299,8 @@ static void caller_finish(struct lk__entry *entry, const struct lk__want *want,
 		atomic_fetch_sub(&entry->client->unclaimed_grants, 1);
 	if (waiter->hold && !waiter->hold->owner_serial)
 		waiter->hold->taker = NULL;
+	if (rc == 1 && waiter->hold && entry->target.recipe->flags & LK__ELECTS)
+		lk__notices_elected(entry);
 	if (rc < 0 || entry->target.recipe->sharing == LK__NO_HOLD)
 		lk__hold_free(waiter->hold);
 	if (rc < 0 || waiter->state == LK__WAITER_GRANTED) /* else it was counted as a re-entry */

@@ -462,6 +462,13 @@ static void asyncs_deliver(lk_client *client)
 	if (!async)
 		return;
 	while (async) {
+		if (async->completion->over) {
+			struct lk__completion *completion = async->completion;
+			async->completion = NULL;
+			async = async->next;
+			completion->over(completion);
+			continue;
+		}
 		struct lk__completion *same = asyncs_same_queue(&async);
 		lk__queue_deliver(same->queue, same);
 	}

@@ -43,6 +43,7 @@ struct lk__watch {
 struct lk__notices {
 	pthread_mutex_t mutex;
 	struct lk__hold *holds;
+	struct lk__teller *tellers;     /* candidates that have something to be told */
 	struct lk__completion *request; /* the queue that they go to; NULL: none */
 	int fd;
 	bool readable;     /* `fd` is */

@@ -29,7 +29,11 @@ struct lk__permits_taken;
 struct lk__completion {
 	struct lk__completion *prev, *next; /* among those to be taken */
 	UT_hash_handle hh;                  /* among those in flight */
-	lk_queue *queue;
+	lk_queue *queue;                    /* NULL: it is told to `over` */
+	/* Of a call from the inside, without a queue: it is over, and the callee's. The loop calls
+	 * it, without a mutex. */
+	void (*over)(struct lk__completion *completion);
+	void *context;
 	struct lk__async *async; /* while it is in flight; NULL for a close */
 	lk_client *client;
 	bool begun, listed; /* LK_OP_NOTICE: the client knows it; it is among those to be taken */

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "lock/entry.h"
 #include "lock/loop.h"
+#include "sync/recipes.h"
 
 /* The least that a program can have been compiled with. */
 #define EVENT_SIZE_MIN (offsetof(lk_event, node) + LK_NODE_SIZE)
@@ -44,55 +45,16 @@ static void notices_mark(lk_client *client)
 {
 	struct lk__notices *notices = &client->notices;
 	int state = atomic_load(&client->state);
-	bool readable = notices->holds || state != LK__CLIENT_OPEN;
+	bool any = notices->holds || notices->tellers;
+	bool readable = any || state != LK__CLIENT_OPEN;
 	if (readable && !notices->readable)
 		lk__wake_fd(notices->fd);
 	else if (!readable && notices->readable)
 		lk__wake_fd_clear(notices->fd);
 	notices->readable = readable;
 	if (notices->request &&
-	    lk__queue_notify(notices->request, notices->holds || state == LK__CLIENT_CLOSED))
+	    lk__queue_notify(notices->request, any || state == LK__CLIENT_CLOSED))
 		lk__notices_owe(client);
-}
-
-void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
-{
-	struct lk__notices *notices = &client->notices;
-	if (lk__hold_extra(hold)->no_loss)
-		return;
-	pthread_mutex_lock(&notices->mutex);
-	bool any = notices->holds != NULL;
-	if (!hold->notices)
-		DL_APPEND2(notices->holds, hold, notice_prev, notice_next);
-	if (!any)
-		notices_mark(client);
-	hold->notices |= notice;
-	hold->told_until_ns = lk__hold_deadline(hold);
-	if (!hold->told)
-		hold->told = calloc(1, sizeof(*hold->told));
-	if (hold->told) {
-		hold->told->node = hold->entry->is_quorum ? NULL : hold->entry->grant.node;
-		hold->told->epoch = hold->entry->grant.epoch;
-	}
-	pthread_mutex_unlock(&notices->mutex);
-}
-
-void lk__notices_forget(lk_client *client, struct lk__hold *hold)
-{
-	pthread_mutex_lock(&client->notices.mutex);
-	if (hold->notices) {
-		hold->notices = 0;
-		DL_DELETE2(client->notices.holds, hold, notice_prev, notice_next);
-		notices_mark(client);
-	}
-	pthread_mutex_unlock(&client->notices.mutex);
-}
-
-void lk__notices_close(lk_client *client)
-{
-	pthread_mutex_lock(&client->notices.mutex);
-	notices_mark(client);
-	pthread_mutex_unlock(&client->notices.mutex);
 }
 
 void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE])
@@ -109,23 +71,199 @@ static void notice_explain(const struct lk__trouble *trouble, lk_event *event_ou
 	memcpy(event_out->reason, trouble->reason, sizeof(event_out->reason));
 }
 
-static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
+static void event_begin(const struct lk__entry *entry, int type, lk_event *event_out)
 {
-	const struct lk__entry *entry = hold->entry;
 	size_t name_size = lk__entry_name_size(entry);
 	size_t shown = name_size < sizeof(event_out->name) ? name_size
 							   : sizeof(event_out->name) - 1;
 	memset(event_out, 0, sizeof(*event_out));
 	event_out->type = type;
+	event_out->name_size = name_size;
+	memcpy(event_out->name, entry->name, shown);
+}
+
+static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
+{
+	const struct lk__entry *entry = hold->entry;
+	event_begin(entry, type, event_out);
 	event_out->tag = lk__hold_extra(hold)->tag;
 	event_out->deadline_ns = hold->told_until_ns;
 	event_out->fence = lk__hold_extra(hold)->fence;
 	lk__notices_place(hold, event_out->node);
 	lk__field(entry, hold->number, event_out->field);
-	event_out->name_size = name_size;
-	memcpy(event_out->name, entry->name, shown);
 	if (hold->told && type != LK_EVENT_ABANDONED)
 		notice_explain(&hold->told->trouble, event_out);
+}
+
+/* ---- of elections ---- */
+
+/* Under the mutex. */
+static void teller_put(lk_client *client, struct lk__teller *teller, enum lk__telling telling)
+{
+	struct lk__notices *notices = &client->notices;
+	if (!teller->pending)
+		DL_APPEND(notices->tellers, teller);
+	teller->pending |= 1u << telling;
+	notices_mark(client);
+}
+
+static bool teller_has(const struct lk__teller *teller, enum lk__telling telling)
+{
+	return teller->pending & (1u << telling);
+}
+
+/* The next term begins: what nobody has read of the last one is kept only where its begin was
+ * read. */
+static void teller_begin(lk_client *client, struct lk__teller *teller)
+{
+	bool over = teller_has(teller, LK__TELL_NOT_LEADING);
+	bool unread = teller_has(teller, LK__TELL_LEADING);
+	bool before = teller_has(teller, LK__TELL_BEFORE);
+	if (over && !unread)
+		teller->event[LK__TELL_BEFORE] = teller->event[LK__TELL_NOT_LEADING];
+	if (teller->pending)
+		DL_DELETE(client->notices.tellers, teller);
+	teller->pending = 0;
+	if (before || (over && !unread))
+		teller_put(client, teller, LK__TELL_BEFORE);
+}
+
+void lk__notices_elected(const struct lk__entry *entry)
+{
+	const struct lk__hold *hold = entry->hold;
+	struct lk__teller *teller = entry->target.stand ? entry->target.stand->teller : NULL;
+	lk_client *client = entry->client;
+	if (!teller || !hold)
+		return;
+	pthread_mutex_lock(&client->notices.mutex);
+	teller_begin(client, teller);
+	teller->number = hold->number;
+	notice_fill(hold, LK_EVENT_LEADING, &teller->event[LK__TELL_LEADING]);
+	teller->event[LK__TELL_LEADING].deadline_ns = lk__hold_deadline(hold);
+	teller_put(client, teller, LK__TELL_LEADING);
+	pthread_mutex_unlock(&client->notices.mutex);
+}
+
+void lk__notices_unelected(const struct lk__entry *entry, uint64_t tag, const lk_error *why)
+{
+	struct lk__teller *teller = entry->target.stand->teller;
+	lk_client *client = entry->client;
+	pthread_mutex_lock(&client->notices.mutex);
+	teller_begin(client, teller);
+	lk_event *event = &teller->event[LK__TELL_NOT_LEADING];
+	event_begin(entry, LK_EVENT_NOT_LEADING, event);
+	event->tag = tag;
+	event->code = why->code;
+	snprintf(event->reason, sizeof(event->reason), "%.*s", LK_EVENT_REASON_SIZE - 1,
+		 why->message);
+	teller_put(client, teller, LK__TELL_NOT_LEADING);
+	pthread_mutex_unlock(&client->notices.mutex);
+}
+
+void lk__notices_hush(lk_client *client, struct lk__teller *teller)
+{
+	pthread_mutex_lock(&client->notices.mutex);
+	if (teller->pending) {
+		DL_DELETE(client->notices.tellers, teller);
+		teller->pending = 0;
+		notices_mark(client);
+	}
+	pthread_mutex_unlock(&client->notices.mutex);
+}
+
+/* Under the mutex: what the hold of a leader is told goes the candidate's way. */
+static void teller_give(lk_client *client, struct lk__teller *teller, const struct lk__hold *hold,
+			enum lk__telling telling)
+{
+	static const int types[LK__TELLINGS] = {
+		[LK__TELL_AT_RISK] = LK_EVENT_AT_RISK,
+		[LK__TELL_STOP] = LK_EVENT_STOP,
+		[LK__TELL_NOT_LEADING] = LK_EVENT_NOT_LEADING,
+	};
+	if (teller->number != hold->number)
+		return; /* it was not told that it leads */
+	notice_fill(hold, types[telling], &teller->event[telling]);
+	if (telling == LK__TELL_NOT_LEADING) {
+		unsigned unread = (1u << LK__TELL_AT_RISK) | (1u << LK__TELL_STOP);
+		teller->number = 0;
+		if (teller->pending && !(teller->pending & ~unread))
+			DL_DELETE(client->notices.tellers, teller);
+		teller->pending &= ~unread;
+	}
+	teller_put(client, teller, telling);
+}
+
+/* Under the mutex: 1 and the oldest, or 0. */
+static int tellers_pop(lk_client *client, lk_event *event_out)
+{
+	struct lk__teller *teller = client->notices.tellers;
+	if (!teller)
+		return 0;
+	unsigned telling = 0;
+	while (!teller_has(teller, telling))
+		telling++;
+	*event_out = teller->event[telling];
+	teller->pending &= ~(1u << telling);
+	if (!teller->pending)
+		DL_DELETE(client->notices.tellers, teller);
+	notices_mark(client);
+	return 1;
+}
+
+static struct lk__teller *hold_teller(const struct lk__hold *hold)
+{
+	const struct lk__stand *stand = hold->entry->target.stand;
+	return stand ? stand->teller : NULL;
+}
+
+/* ---- of holds ---- */
+
+void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
+{
+	struct lk__notices *notices = &client->notices;
+	if (lk__hold_extra(hold)->no_loss)
+		return;
+	struct lk__teller *teller = hold_teller(hold);
+	pthread_mutex_lock(&notices->mutex);
+	bool any = notices->holds != NULL;
+	if (!hold->notices && !teller)
+		DL_APPEND2(notices->holds, hold, notice_prev, notice_next);
+	if (!teller)
+		hold->notices |= notice;
+	hold->told_until_ns = lk__hold_deadline(hold);
+	if (!hold->told)
+		hold->told = calloc(1, sizeof(*hold->told));
+	if (hold->told) {
+		hold->told->node = hold->entry->is_quorum ? NULL : hold->entry->grant.node;
+		hold->told->epoch = hold->entry->grant.epoch;
+	}
+	if (teller)
+		teller_give(client, teller, hold,
+			    notice == LK__NOTICE_LOST ? LK__TELL_STOP : LK__TELL_AT_RISK);
+	else if (!any)
+		notices_mark(client);
+	pthread_mutex_unlock(&notices->mutex);
+}
+
+void lk__notices_forget(lk_client *client, struct lk__hold *hold)
+{
+	struct lk__teller *teller = hold_teller(hold);
+	pthread_mutex_lock(&client->notices.mutex);
+	if (teller)
+		teller_give(client, teller, hold, LK__TELL_NOT_LEADING);
+	if (hold->notices) {
+		hold->notices = 0;
+		DL_DELETE2(client->notices.holds, hold, notice_prev, notice_next);
+		notices_mark(client);
+	}
+	pthread_mutex_unlock(&client->notices.mutex);
+}
+
+void lk__notices_close(lk_client *client)
+{
+	pthread_mutex_lock(&client->notices.mutex);
+	notices_mark(client);
+	pthread_mutex_unlock(&client->notices.mutex);
 }
 
 /* 1 and the oldest notice, or 0. Under the mutex. */
@@ -139,7 +277,7 @@ static int notices_pop(lk_client *client, lk_event *event_out)
 		     {LK__NOTICE_LOST, LK_EVENT_LOST}};
 	struct lk__hold *hold = client->notices.holds;
 	if (!hold)
-		return 0;
+		return tellers_pop(client, event_out);
 	size_t i = 0;
 	assert(hold->notices);
 	while (!(hold->notices & kinds[i].notice))
@@ -225,7 +363,7 @@ static bool notices_end(lk_client *client, struct lk__completion *request)
 	bool closed = atomic_load(&client->state) == LK__CLIENT_CLOSED;
 	if (request->cancelled)
 		lk__fail(&request->value.error, LK_ECANCELLED, "notices: cancelled");
-	else if (closed && !client->notices.holds)
+	else if (closed && !client->notices.holds && !client->notices.tellers)
 		lk__fail(&request->value.error, LK_ECLOSED, "notices: the client is closed");
 	else
 		return false;

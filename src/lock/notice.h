@@ -3,11 +3,41 @@
 #ifndef LK__LOCK_NOTICE_H
 #define LK__LOCK_NOTICE_H
 
+#include <lockkeeper/event.h>
+
 #include "lock/completion_queue.h"
 #include "lock/entry.h"
 
 int lk__notices_init(lk_client *client, lk_error *error);
 void lk__notices_free(lk_client *client);
+
+/*
+ * What the candidate of an election is told, in this order. A pair of LEADING and NOT_LEADING that
+ * nobody has read goes when the next term begins; so at most the end of one term, and all of the
+ * next, wait to be read.
+ */
+enum lk__telling {
+	LK__TELL_BEFORE, /* NOT_LEADING of the term before */
+	LK__TELL_LEADING,
+	LK__TELL_AT_RISK,
+	LK__TELL_STOP,
+	LK__TELL_NOT_LEADING,
+	LK__TELLINGS
+};
+
+struct lk__teller {
+	struct lk__teller *prev, *next;
+	unsigned pending; /* 1 << LK__TELL_…; under the notices' mutex, as the rest */
+	uint64_t number;  /* of the grant that it was told of, and whose end it was not; 0: none */
+	lk_event event[LK__TELLINGS];
+};
+
+/* Its entry has the leadership, and its caller is about to know. With the entry's mutex held. */
+void lk__notices_elected(const struct lk__entry *entry);
+/* It does not stand any more, without having led: why. */
+void lk__notices_unelected(const struct lk__entry *entry, uint64_t tag, const lk_error *why);
+/* The candidate goes away, its notices with it. */
+void lk__notices_hush(lk_client *client, struct lk__teller *teller);
 
 /* With the entry's mutex held. */
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice);

@@ -217,7 +217,9 @@ int lk__release_unanswered(const struct lk__release *release)
 	release_pass_on(release);
 	return release_fail(release, LK_EMAYBEHELD,
 			    ended ? "no answer before the end of the lease"
-				  : "no answer before the client was closed");
+			    : atomic_load(&release->entry->client->state) == LK__CLIENT_OPEN
+				    ? "no answer within the limit"
+				    : "no answer before the client was closed");
 }
 
 /* The end of one that was sent on the wire: its request, which is done, and is freed; NULL: no
@@ -293,7 +295,8 @@ static int wire_begin(struct lk__releasing *releasing, struct lk__request *reque
 		lk__op_part(op);
 		return 0;
 	}
-	lk__op_send(op, conn, request, releasing->release.valid_until_ns);
+	lk__op_send(op, conn, request,
+		    lk__earlier(releasing->release.valid_until_ns, releasing->until_ns));
 	return LK__OP_WAITS;
 }
 
@@ -580,6 +583,7 @@ void lk__release_init(struct lk__releasing *releasing, struct lk__entry *entry,
 	releasing->owner = *owner;
 	releasing->keep_ms = keep_ms;
 	releasing->no_wait = no_wait;
+	releasing->until_ns = LK__NEVER;
 	releasing->begun = releasing->exchanges = false;
 	releasing->error = error;
 }

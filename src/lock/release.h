@@ -39,7 +39,8 @@ struct lk__releasing {
 	struct lk__entry *entry;
 	struct lk__owner owner;
 	int64_t keep_ms;
-	bool no_wait; /* for the answer */
+	int64_t until_ns; /* no longer waited for; LK__NEVER: until the end of the lease */
+	bool no_wait;     /* for the answer */
 	bool begun;
 	bool exchanges; /* that is what it waits for */
 	struct lk__release release;

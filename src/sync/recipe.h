@@ -17,6 +17,7 @@
 #define LK__FIELD_SIZE 64 /* "<uuid>:<number>" with its NUL */
 
 struct lk__notify;
+struct lk__stand;
 
 /* Where a lock is in Redis. */
 struct lk__target {
@@ -27,6 +28,7 @@ struct lk__target {
 	uint16_t slot;
 	/* Of a plain lock: what else its release tells (foreign/foreign.h). Set at most once. */
 	struct lk__notify *_Atomic notify;
+	struct lk__stand *stand; /* of an election: how its candidate stands (recipes.h) */
 };
 
 /* One lock of a batch of renewals. */
@@ -64,6 +66,7 @@ enum lk__sharing {
 #define LK__FENCES 512u     /* each grant has a fence token */
 #define LK__TURNS 2048u     /* a release wakes the client that has waited longest */
 #define LK__SHARES 4096u    /* several owners hold it at once */
+#define LK__ELECTS 8192u    /* its owner is told that it leads, and that it does not any more */
 #define LK__BECOMES_HOLDS 1024u /* of a grant without a hold its caller makes holds of their own */
 
 /* The arguments of one try. */

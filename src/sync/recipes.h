@@ -3,7 +3,10 @@
 #ifndef LK__SYNC_RECIPES_H
 #define LK__SYNC_RECIPES_H
 
+#include <pthread.h>
 #include <stdbool.h>
+
+#include <lockkeeper/election.h>
 
 #include "script_calls.h"
 #include "sync/recipe.h"
@@ -67,6 +70,9 @@ extern const struct lk__recipe lk__plain_recipe;
 extern const struct lk__recipe lk__fenced_recipe;
 extern const struct lk__recipe lk__fenced_java_recipe; /* with Redisson's counter */
 
+/* The token of a grant; 0 when the reply is not a grant. */
+uint64_t lk__fence_read_token(const redisReply *reply);
+
 /* The question of a token's bearer at a key; `value` NULL: only to be let in. */
 struct lk__fence_check {
 	const char *key;
@@ -102,6 +108,55 @@ uint64_t lk__fence_read_check(const redisReply *reply);
 #define LK__FAIR_QUEUE_PREFIX "redisson_lock_queue"
 
 extern const struct lk__recipe lk__fair_recipe;
+
+/*
+ * The election's recipe: each candidate is an owner with an entry, and the leader has the lock. In
+ * Redis:
+ *
+ *   <name>                                     hash { <uuid>:<number> → 1 }, PEXPIRE lease
+ *   lockkeeper_fence:{<name>}                  string, the newest term, kept for 30 days
+ *   lockkeeper_election:{<name>}               hash, the record of the newest leader: id, term,
+ *                                              since, host, value, count; kept for 30 days
+ *   lockkeeper_candidates:{<name>}             hash { <uuid>:<number> → how it stands }, PEXPIRE
+ *   redisson_lock__channel:{<name>}:<field>    channel of one candidate: "look"
+ *   lockkeeper_election:{<name>}               channel of those who observe
+ *
+ * One script keeps them, see stand.lua. The server keeps the leader's place for a tenth longer than
+ * the leader counts on: in that time one that was told to stop can stop.
+ */
+
+#define LK__ELECTION_PREFIX "lockkeeper_election"
+#define LK__CANDIDATES_PREFIX "lockkeeper_candidates"
+
+extern const struct lk__recipe lk__election_recipe;
+
+struct lk__teller;
+
+/* How a candidate stands. */
+struct lk__stand {
+	pthread_mutex_t mutex;
+	struct lk__teller *teller; /* what it is told (lock/notice.h) */
+	int64_t priority;
+	int standing;                /* LK_STAND_… */
+	char host[LK_NODE_SIZE];     /* without a space */
+	_Atomic int64_t progress_ns; /* its lease is renewed until then; LK__NEVER */
+	size_t value_size;
+	char value[LK_ELECTION_VALUE_SIZE_MAX];
+};
+
+/* Hands the leadership of a field to another that waits: 1 done, 0 it does not wait, nil the field
+ * does not lead. */
+struct lk__request *lk__election_transfer(const struct lk__target *target, const char *field,
+					  const char *to);
+/* Writes the leader's value: 1, or 0 where it does not lead with that term. */
+struct lk__request *lk__election_proclaim(const struct lk__target *target, const char *field,
+					  uint64_t term, const void *value, size_t value_size);
+/* Asks who leads, or who waits to. */
+struct lk__request *lk__election_look(const struct lk__target *target, const char *what);
+
+/* Reads the answers: false where one has another form. */
+bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, int64_t *left_ms_out);
+bool lk__election_read_candidate(const redisReply *reply, lk_candidate *candidate_out);
 
 /*
  * The two sides of the read/write lock, a recipe each. In Redis:

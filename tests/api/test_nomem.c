@@ -16,6 +16,7 @@ struct script {
 	lk_semaphore *semaphore;
 	lk_permit_semaphore *permits;
 	lk_latch *latch;
+	lk_election *election;
 	lk_scan *scan;
 	lk_cancel *cancel;
 	lk_queue *queue;
@@ -111,6 +112,30 @@ static void run_kinds(struct script *script)
 	attempt(0, lk_lock_acquire(script->plain, -1, NULL, &err));
 	attempt(0, lk_lock_extend(script->plain, 40000, NULL, &err));
 	attempt(0, lk_lock_release(script->plain, &kept, &err));
+}
+
+/* A record and a term stay for 30 days: they are forgotten at the end. */
+static void run_election(struct script *script)
+{
+	lk_leader leader = {.struct_size = sizeof(leader)};
+	lk_candidate candidate;
+	uint64_t term;
+	int64_t left_ms;
+	attempt(0, lk_election_new(&script->election, script->client, "elects", 6, NULL, &err));
+	attempt(0, lk_election_campaign(script->election, -1, NULL, &term, &err));
+	attempt(1, lk_election_is_leading(script->election, &err));
+	attempt(0, lk_election_remaining_ms(script->election, &left_ms, &err));
+	attempt(0, lk_election_term(script->election, &term, &err));
+	attempt(0, lk_election_proclaim(script->election, "value", 5, &err));
+	attempt(0, lk_election_leader(script->election, &leader, &err));
+	attempt(1, lk_election_observe(script->election, 0, NULL, &leader, &err));
+	attempt(LK_EBUSY, lk_election_transfer(script->election, "nobody:1", &err));
+	attempt(0,
+		lk_election_candidates(script->election, &candidate, sizeof(candidate), 1, &err));
+	attempt(0, lk_election_resign(script->election, -1, &err));
+	attempt(0, lk_election_join(script->election, &err));
+	int code = lk_election_resign(script->election, -1, &err);
+	check(code == 0 || code == LK_ENOTOWNER || code == LK_ENOMEM); /* a notice told of it */
 }
 
 static void run_permits(struct script *script)
@@ -334,6 +359,7 @@ static void run(struct script *script)
 	run_locks(script);
 	run_questions(script);
 	run_kinds(script);
+	run_election(script);
 	run_sides(script);
 	run_asynchronous(script);
 	run_counters(script);
@@ -361,6 +387,7 @@ static void run(struct script *script)
 static void end(struct script *script, bool patient)
 {
 	lk_scan_free(script->scan);
+	lk_election_free(script->election);
 	armed = patient;
 	if (script->client) {
 		int code = lk_client_close(script->client, LK_CLOSE_RELEASE, &err);
@@ -429,7 +456,8 @@ static void sweep(void (*run_script)(struct script *script), bool for_ever)
 	check_int(n, >, 20);
 	check_int(redis_integer(&server, "HLEN busy"), ==, 1);
 	stranger_releases("busy");
-	redis_do(&server, "DEL lock:theirs report lockkeeper_fence:{kinds}");
+	redis_do(&server, "DEL lock:theirs report lockkeeper_fence:{kinds} "
+			  "lockkeeper_fence:{elects} lockkeeper_election:{elects}");
 }
 
 static void test_each_request_fails_once(void **state)

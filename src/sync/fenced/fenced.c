@@ -22,8 +22,7 @@ static uint64_t token_behind(const char *word, const redisReply *reply)
 	return (uint64_t)token;
 }
 
-/* The token of a grant; 0 when the reply is not a grant. */
-static uint64_t fenced_token(const redisReply *reply)
+uint64_t lk__fence_read_token(const redisReply *reply)
 {
 	return token_behind("TOKEN ", reply);
 }
@@ -36,7 +35,7 @@ static void fenced_read_acquire(const struct lk__request *request, struct lk__an
 		return;
 	}
 	lk__reply_acquired(request, answer);
-	answer->fence = request->code ? 0 : fenced_token(request->reply);
+	answer->fence = request->code ? 0 : lk__fence_read_token(request->reply);
 	if (answer->fence)
 		answer->event.type = LK__ATTEMPT_GRANTED;
 }
@@ -44,7 +43,7 @@ static void fenced_read_acquire(const struct lk__request *request, struct lk__an
 static enum lk__exchanged fenced_read_exchange(const struct lk__request *request,
 					       struct lk__answer *answer)
 {
-	answer->fence = request->code ? 0 : fenced_token(request->reply);
+	answer->fence = request->code ? 0 : lk__fence_read_token(request->reply);
 	if (answer->fence)
 		return LK__EXCHANGED;
 	enum lk__exchanged exchanged = lk__reply_exchanged(request, answer);

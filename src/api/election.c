@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: MIT */
+/* The public face of elections: candidates, leaders, and those who observe them. */
+#include <lockkeeper/election.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/check.h"
+#include "api/lock_handle.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "conf/config.h"
+#include "lock/election.h"
+#include "lock/hold.h"
+#include "lock/loop.h"
+#include "lock/operation.h"
+#include "resp/reply.h"
+
+/* ---- the handle ---- */
+
+static int value_check(const char *operation, const void *value, size_t *size, lk_error *error)
+{
+	if (!value && *size)
+		return lk__fail(error, LK_EINVAL, "%s: value is NULL", operation);
+	if (*size == LK_STRLEN)
+		*size = strnlen(value, LK_ELECTION_VALUE_SIZE_MAX + 1);
+	if (*size > LK_ELECTION_VALUE_SIZE_MAX)
+		return lk__fail(error, LK_EINVAL, "%s: the value has more than %d bytes", operation,
+				LK_ELECTION_VALUE_SIZE_MAX);
+	return 0;
+}
+
+static int options_check(const char *operation, lk_client *client, lk_election_options *options,
+			 lk_error *error)
+{
+	int rc = LK__CHECK(operation, error, {LK__PRIORITY, options->priority},
+			   {LK__STANDING, options->standing});
+	if (rc == 0)
+		rc = lk__check_range(operation, "margin_ms", options->margin_ms, 0,
+				     client->config->watchdog_ms, error);
+	return rc < 0 ? rc : value_check(operation, options->value, &options->value_size, error);
+}
+
+/* Without a space, which ends it in the record. */
+static void host_fill(char host_out[LK_NODE_SIZE])
+{
+	if (gethostname(host_out, LK_NODE_SIZE) != 0)
+		*host_out = '\0';
+	host_out[LK_NODE_SIZE - 1] = '\0';
+	for (char *at = host_out; *at; at++)
+		if ((unsigned char)*at <= ' ')
+			*at = '_';
+	if (!*host_out)
+		snprintf(host_out, LK_NODE_SIZE, "-");
+}
+
+static void election_fill(lk_election *election, lk_client *client,
+			  const lk_election_options *options)
+{
+	uint64_t number = atomic_fetch_add(&client->last_number, 1) + 1;
+	snprintf(election->owner, sizeof(election->owner), "candidate %" PRIu64, number);
+	election->margin_ms = options->margin_ms;
+	election->tag = options->tag;
+	election->stand.teller = &election->teller;
+	election->stand.priority = options->priority;
+	election->stand.standing = options->standing;
+	election->stand.progress_ns = LK__NEVER;
+	election->stand.value_size = options->value_size;
+	if (options->value_size)
+		memcpy(election->stand.value, options->value, options->value_size);
+	host_fill(election->stand.host);
+	pthread_mutex_init(&election->mutex, NULL);
+	pthread_mutex_init(&election->stand.mutex, NULL);
+	atomic_store(&election->refs, 1);
+}
+
+int lk_election_new(lk_election **election_out, lk_client *client, const void *name,
+		    size_t name_size, const lk_election_options *options, lk_error *error)
+{
+	const char *operation = "lk_election_new";
+	lk_election_options own;
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
+	if (rc == 0 && !election_out)
+		rc = lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	if (rc == 0)
+		rc = lk__name_check_slot(client, name, &name_size, LK__ELECTION_PREFIX, operation,
+					 error);
+	if (rc == 0)
+		rc = lk__check_blocking(client, operation, error);
+	if (rc == 0)
+		rc = options_check(operation, client, &own, error);
+	if (rc < 0)
+		return rc;
+	lk_election *election = calloc(1, sizeof(*election));
+	if (!election)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	election_fill(election, client, &own);
+	const struct lk__owner owner = lk__election_owner(election);
+	rc = lk__entry_get(&election->entry, client, &lk__election_recipe, name, name_size, &owner,
+			   error);
+	if (rc < 0) {
+		free(election);
+		return rc;
+	}
+	election->entry->target.stand = &election->stand;
+	election->client = client;
+	lk__client_ref(client);
+	*election_out = election;
+	return 0;
+}
+
+/* A call under way. */
+struct election_call {
+	lk_election *election;
+	struct lk__thread *thread;
+	const char *operation;
+	struct lk__owner owner;
+	int saved;
+};
+
+static int call_begin(struct election_call *call, lk_election *election, const char *operation,
+		      lk_error *error)
+{
+	if (!election)
+		return lk__fail(error, LK_EINVAL, "%s: election is NULL", operation);
+	call->election = election;
+	call->operation = operation;
+	call->owner = lk__election_owner(election);
+	return lk__enter(election->client, operation, &call->thread, &call->saved, error);
+}
+
+static int call_end(const struct election_call *call, int rc)
+{
+	lk__leave(call->saved);
+	return rc;
+}
+
+lk_election *lk_election_free(lk_election *election)
+{
+	if (!election || lk__client_forked(election->client))
+		return NULL;
+	lk__election_withdraw(election);
+	pthread_mutex_lock(&election->mutex);
+	election->freed = true;
+	pthread_mutex_unlock(&election->mutex);
+	if (atomic_load(&election->client->state) != LK__CLIENT_CLOSED)
+		lk__election_drop(election, true);
+	lk__election_unref(election);
+	return NULL;
+}
+
+/* ---- whether it leads ---- */
+
+struct leading {
+	char field[LK__FIELD_SIZE];
+	uint64_t term;
+	int64_t deadline_ns;
+};
+
+/* 0, LK_ENOTOWNER or LK_ELOST. */
+static int leading_of(const struct election_call *call, struct leading *leading)
+{
+	struct lk__entry *entry = call->election->entry;
+	int rc = LK_ENOTOWNER;
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &call->owner);
+	if (hold) {
+		lk__field(entry, hold->number, leading->field);
+		leading->term = lk__hold_extra(hold)->fence;
+		leading->deadline_ns = lk__hold_deadline(hold);
+		rc = hold->lost || lk__now_ns() >= leading->deadline_ns ? LK_ELOST : 0;
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	return rc;
+}
+
+static int not_leading(const struct election_call *call, int code, lk_error *error)
+{
+	return lk__fail(error, code, "%s \"%.100s\": %s", call->operation,
+			call->election->entry->name,
+			code == LK_ELOST ? "the leadership was lost" : "it does not lead");
+}
+
+static int election_leading(lk_election *election, const char *operation, struct leading *leading,
+			    lk_error *error)
+{
+	struct election_call call;
+	int rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = leading_of(&call, leading);
+	if (rc < 0)
+		not_leading(&call, rc, error);
+	return call_end(&call, rc);
+}
+
+int lk_election_is_leading(lk_election *election, lk_error *error)
+{
+	struct leading leading;
+	return election_leading(election, "lk_election_is_leading", &leading, error) == 0;
+}
+
+int lk_election_remaining_ms(lk_election *election, int64_t *remaining_ms_out, lk_error *error)
+{
+	const char *operation = "lk_election_remaining_ms";
+	struct leading leading;
+	if (!remaining_ms_out)
+		return lk__fail(error, LK_EINVAL, "%s: remaining_ms_out is NULL", operation);
+	int rc = election_leading(election, operation, &leading, error);
+	if (rc == 0)
+		*remaining_ms_out = (leading.deadline_ns - lk__now_ns()) / LK__MS;
+	return rc;
+}
+
+int lk_election_term(lk_election *election, uint64_t *term_out, lk_error *error)
+{
+	const char *operation = "lk_election_term";
+	struct leading leading;
+	if (!term_out)
+		return lk__fail(error, LK_EINVAL, "%s: term_out is NULL", operation);
+	int rc = election_leading(election, operation, &leading, error);
+	if (rc == 0)
+		*term_out = leading.term;
+	return rc;
+}
+
+/* ---- standing ---- */
+
+static int election_begin(const struct election_call *call, int64_t wait_ms, bool joins,
+			  lk_error *error)
+{
+	lk_election *election = call->election;
+	struct leading leading;
+	int rc = lk__loop_start(election->client, error);
+	pthread_mutex_lock(&election->mutex);
+	if (rc == 0 && (election->async || leading_of(call, &leading) != LK_ENOTOWNER))
+		rc = lk__fail(error, LK_EINVAL, "%s: it stands or leads already", call->operation);
+	if (rc == 0)
+		rc = lk__election_stand(election, wait_ms, joins, error);
+	pthread_mutex_unlock(&election->mutex);
+	return rc;
+}
+
+int lk_election_join(lk_election *election, lk_error *error)
+{
+	struct election_call call;
+	int rc = call_begin(&call, election, "lk_election_join", error);
+	if (rc < 0)
+		return rc;
+	return call_end(&call, election_begin(&call, LK_WAIT_MAX_MS, true, error));
+}
+
+static int campaign_end(const struct election_call *call, uint64_t *term_out, lk_error *error)
+{
+	lk_election *election = call->election;
+	struct leading leading;
+	pthread_mutex_lock(&election->mutex);
+	int rc = election->result.code;
+	if (rc && error)
+		*error = election->result;
+	pthread_mutex_unlock(&election->mutex);
+	if (rc)
+		return rc;
+	rc = leading_of(call, &leading);
+	if (rc < 0)
+		return not_leading(call, rc, error);
+	if (term_out)
+		*term_out = leading.term;
+	return 0;
+}
+
+int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
+			 uint64_t *term_out, lk_error *error)
+{
+	const char *operation = "lk_election_campaign";
+	struct election_call call;
+	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
+	if (rc == 0)
+		rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__cancel_enter(cancel, call.thread, error);
+	if (rc < 0)
+		return call_end(&call, rc);
+	rc = election_begin(&call, wait_ms, false, error);
+	if (rc == 0) {
+		if (!lk__election_await(election, call.thread, LK__NEVER, cancel)) {
+			lk__election_withdraw(election);
+			lk__election_await(election, call.thread, LK__NEVER, NULL);
+		}
+		rc = campaign_end(&call, term_out, error);
+	}
+	lk__cancel_leave(cancel);
+	return call_end(&call, rc);
+}
+
+/* ---- giving it up ---- */
+
+/* Releases what it leads. */
+static int election_release(const struct election_call *call, int64_t until_ns, lk_error *error)
+{
+	struct lk__releasing releasing;
+	lk__release_init(&releasing, call->election->entry, call->thread, &call->owner, 0, false,
+			 error);
+	releasing.until_ns = until_ns;
+	return lk__op_run(&releasing.op);
+}
+
+int lk_election_resign(lk_election *election, int64_t limit_ms, lk_error *error)
+{
+	const char *operation = "lk_election_resign";
+	struct election_call call;
+	struct leading leading;
+	int rc = LK__CHECK(operation, error, {LK__WAIT, limit_ms});
+	if (rc == 0)
+		rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	int64_t until_ns = limit_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), limit_ms);
+	pthread_mutex_lock(&election->mutex);
+	bool stood = election->async != NULL;
+	pthread_mutex_unlock(&election->mutex);
+	if (stood)
+		lk__election_withdraw(election);
+	bool over = !stood || lk__election_await(election, call.thread, until_ns, NULL);
+	int leads = leading_of(&call, &leading);
+	if (leads != LK_ENOTOWNER)
+		rc = election_release(&call, until_ns, error);
+	else if (!stood)
+		rc = not_leading(&call, LK_ENOTOWNER, error);
+	else if (!over)
+		rc = lk__fail(error, LK_EMAYBEHELD,
+			      "%s \"%.100s\": the wait has not ended within the limit", operation,
+			      election->entry->name);
+	return call_end(&call, rc);
+}
+
+static int64_t command_until_ns(const lk_election *election)
+{
+	return lk__after_ms(lk__now_ns(), election->client->config->command_timeout_ms);
+}
+
+/* No answer has come: it is looked at whether it still leads. */
+static void election_doubt(const lk_election *election)
+{
+	struct lk__entry *entry = election->entry;
+	pthread_mutex_lock(&entry->mutex);
+	atomic_store(&entry->doubt, true);
+	if (entry->hold)
+		lk__watch_hold(entry, lk__now_ns());
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* Asks what changes something as long as it leads: 0 with the reply's request, or a code. */
+static int leader_ask(const struct election_call *call, struct lk__request *request,
+		      lk_error *error)
+{
+	int rc = lk__ask_entry(call->election->entry, call->thread, request, call->operation,
+			       command_until_ns(call->election), error);
+	if (rc == LK_EMAYBEHELD || rc == LK_ENOTDURABLE)
+		election_doubt(call->election);
+	return rc == LK__WAIT_READY ? 0 : rc;
+}
+
+static int transfer_read(const struct election_call *call, const struct lk__request *request,
+			 const char *id, lk_error *error)
+{
+	int64_t done;
+	if (request->reply->type == REDIS_REPLY_NIL) {
+		election_doubt(call->election);
+		return not_leading(call, LK_ELOST, error);
+	}
+	if (!lk__reply_integer(request->reply, 0, 1, &done))
+		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
+	if (!done)
+		return lk__fail(error, LK_EBUSY,
+				"%s \"%.100s\": %.64s does not wait; still leading",
+				call->operation, call->election->entry->name, id);
+	lk__election_drop(call->election, false);
+	return 0;
+}
+
+int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
+{
+	const char *operation = "lk_election_transfer";
+	struct election_call call;
+	struct leading leading;
+	if (!id || !*id || strnlen(id, LK_FIELD_SIZE) == LK_FIELD_SIZE)
+		return lk__fail(error, LK_EINVAL, "%s: that is no candidate's id", operation);
+	int rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = leading_of(&call, &leading);
+	if (rc < 0)
+		return call_end(&call, not_leading(&call, rc, error));
+	struct lk__request *request = lk__election_transfer(&election->entry->target, leading.field,
+							    id);
+	rc = leader_ask(&call, request, error);
+	if (rc == 0) {
+		rc = transfer_read(&call, request, id, error);
+		lk__request_free(request);
+	}
+	return call_end(&call, rc);
+}
+
+/* ---- the value ---- */
+
+static int proclaim_ask(const struct election_call *call, const struct leading *leading,
+			const void *value, size_t size, lk_error *error)
+{
+	int64_t written;
+	struct lk__request *request = lk__election_proclaim(
+		&call->election->entry->target, leading->field, leading->term, value, size);
+	int rc = leader_ask(call, request, error);
+	if (rc < 0)
+		return rc;
+	if (!lk__reply_integer(request->reply, 0, 1, &written))
+		rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
+	else if (!written)
+		rc = not_leading(call, LK_ELOST, error);
+	if (rc == LK_ELOST)
+		election_doubt(call->election);
+	lk__request_free(request);
+	return rc;
+}
+
+int lk_election_proclaim(lk_election *election, const void *value, size_t value_size,
+			 lk_error *error)
+{
+	const char *operation = "lk_election_proclaim";
+	struct election_call call;
+	struct leading leading;
+	int rc = value_check(operation, value, &value_size, error);
+	if (rc == 0)
+		rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	struct lk__stand *stand = &election->stand;
+	pthread_mutex_lock(&stand->mutex);
+	stand->value_size = value_size;
+	if (value_size)
+		memcpy(stand->value, value, value_size);
+	pthread_mutex_unlock(&stand->mutex);
+	rc = leading_of(&call, &leading);
+	if (rc == 0)
+		rc = proclaim_ask(&call, &leading, value ? value : "", value_size, error);
+	else if (rc == LK_ENOTOWNER)
+		rc = 0;
+	else
+		not_leading(&call, rc, error);
+	return call_end(&call, rc);
+}
+
+/* ---- asking the server ---- */
+
+/* A question, with its reply's request, or a code. */
+static int look_ask(const struct election_call *call, const char *what, int64_t until_ns,
+		    struct lk__request **request_out, lk_error *error)
+{
+	struct lk__entry *entry = call->election->entry;
+	struct lk__request *request = lk__question(lk__election_look(&entry->target, what));
+	int rc = lk__ask_entry(entry, call->thread, request, call->operation, until_ns, error);
+	*request_out = request;
+	return rc == LK__WAIT_READY ? 0 : rc;
+}
+
+static int leader_look(const struct election_call *call, int64_t until_ns, lk_leader *leader_out,
+		       int64_t *left_ms_out, lk_error *error)
+{
+	struct lk__request *request;
+	int rc = look_ask(call, "leader", until_ns, &request, error);
+	if (rc < 0)
+		return rc;
+	if (!lk__election_read_leader(request->reply, leader_out, left_ms_out))
+		rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
+	lk__request_free(request);
+	return rc;
+}
+
+static void leader_copy(lk_leader *leader_out, const lk_leader *leader)
+{
+	size_t size = leader_out->struct_size;
+	lk__copy_sized(leader_out, size, leader, sizeof(*leader));
+	leader_out->struct_size = size;
+}
+
+static int leader_check(const char *operation, const lk_leader *leader_out, lk_error *error)
+{
+	if (!leader_out)
+		return lk__fail(error, LK_EINVAL, "%s: leader_out is NULL", operation);
+	return lk__check_size(operation, "struct_size", leader_out->struct_size,
+			      offsetof(lk_leader, value_size), sizeof(*leader_out), error);
+}
+
+int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_error *error)
+{
+	const char *operation = "lk_election_leader";
+	struct election_call call;
+	lk_leader leader;
+	int64_t left_ms;
+	int rc = leader_check(operation, leader_out, error);
+	if (rc == 0)
+		rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = leader_look(&call, command_until_ns(election), &leader, &left_ms, error);
+	if (rc == 0)
+		leader_copy(leader_out, &leader);
+	return call_end(&call, rc);
+}
+
+static int candidate_order(const void *one, const void *other)
+{
+	const lk_candidate *left = one, *right = other;
+	if (left->standing != right->standing)
+		return left->standing < right->standing ? -1 : 1;
+	if (left->priority != right->priority)
+		return left->priority > right->priority ? -1 : 1;
+	if (left->since_us != right->since_us)
+		return left->since_us < right->since_us ? -1 : 1;
+	return strcmp(left->id, right->id);
+}
+
+static int candidates_read(const struct election_call *call, const redisReply *reply,
+			   lk_candidate *candidates_out, size_t size, size_t most, lk_error *error)
+{
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements > INT32_MAX)
+		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
+	size_t count = 0;
+	lk_candidate *all = calloc(reply->elements + 1, sizeof(*all));
+	if (!all)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", call->operation);
+	for (size_t i = 0; i < reply->elements; i++)
+		count += lk__election_read_candidate(reply->element[i], &all[count]);
+	qsort(all, count, sizeof(*all), candidate_order);
+	for (size_t i = 0; i < count && i < most; i++)
+		lk__copy_sized((char *)candidates_out + i * size, size, &all[i], sizeof(*all));
+	free(all);
+	return (int)count;
+}
+
+int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, size_t size,
+			   size_t most, lk_error *error)
+{
+	const char *operation = "lk_election_candidates";
+	struct election_call call;
+	struct lk__request *request;
+	if (most && !candidates_out)
+		return lk__fail(error, LK_EINVAL, "%s: candidates_out is NULL", operation);
+	int rc = lk__check_size(operation, "size", size, sizeof(*candidates_out),
+				sizeof(*candidates_out), error);
+	if (rc == 0)
+		rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = look_ask(&call, "candidates", command_until_ns(election), &request, error);
+	if (rc == 0) {
+		rc = candidates_read(&call, request->reply, candidates_out, size, most, error);
+		lk__request_free(request);
+	}
+	return call_end(&call, rc);
+}
+
+/* ---- observing ---- */
+
+#define PAUSE_NS (250 * LK__MS) /* between looks while the server cannot be reached */
+#define BEHIND_MS 5             /* the end of a lease is looked at a little later */
+
+/* Whether that is another than the last one seen: then it is noted, and whether some were
+ * missed. */
+static bool leader_note(lk_election *election, lk_leader *leader)
+{
+	const lk_leader *seen = &election->seen;
+	bool other = !election->has_seen || seen->vacant != leader->vacant ||
+		     seen->term != leader->term || seen->value_size != leader->value_size ||
+		     memcmp(seen->value, leader->value, leader->value_size) != 0;
+	uint64_t step = leader->elections - seen->elections;
+	bool next = leader->term == seen->term || (step == 1 && leader->term > seen->term);
+	leader->missed = election->has_seen && !next;
+	if (other) {
+		election->seen = *leader;
+		election->has_seen = true;
+	}
+	return other;
+}
+
+/* One observation: where it listens. */
+struct observation {
+	const struct election_call *call;
+	lk_cancel *cancel;
+	int64_t until_ns;
+	char *channel;
+	size_t channel_size;
+	struct lk__conn *conn;
+	struct lk__listening *listening; /* NULL: not yet */
+	struct lk__heard mark;
+};
+
+static void observe_end(struct observation *observation)
+{
+	if (observation->listening)
+		lk__channel_close(observation->conn, observation->listening);
+	free(observation->channel);
+}
+
+/* Listens at the node that has the election now, and notes what it has heard. */
+static int observe_listen(struct observation *observation)
+{
+	struct lk__entry *entry = observation->call->election->entry;
+	struct lk__conn *conn = &lk__entry_node(entry)->messages;
+	if (observation->listening && conn != observation->conn) {
+		lk__channel_close(observation->conn, observation->listening);
+		observation->listening = NULL;
+	}
+	if (!observation->channel)
+		observation->channel = lk__derived_name(LK__ELECTION_PREFIX, entry->target.key,
+							entry->target.key_size,
+							&observation->channel_size);
+	observation->conn = conn;
+	if (!observation->listening && observation->channel)
+		observation->listening = lk__channel_open(conn, observation->channel,
+							  observation->channel_size, NULL, NULL);
+	if (!observation->listening)
+		return LK_ENOMEM;
+	lk__channel_mark(conn, observation->listening, &observation->mark);
+	return 0;
+}
+
+/* Waits for a message, or until that time. */
+static void observe_wait(struct observation *observation, int64_t until_ns)
+{
+	struct lk__conn *conn = observation->conn;
+	struct lk__thread *thread = observation->call->thread;
+	struct lk__standby standby;
+	if (!lk__channel_stand_by(conn, &observation->mark, false, &standby, thread, until_ns))
+		lk__channel_sleep(conn, &observation->mark, false, thread, until_ns,
+				  observation->cancel);
+	lk__channel_stand_down(conn, &observation->mark, &standby);
+}
+
+/* What asking again does not mend. */
+static bool observe_fails(int code)
+{
+	return code < 0 && (!lk_error_is_retryable(code) || code == LK_ENOMEM);
+}
+
+/* 1 something is new; 0 nothing is, and when to look again; or a code. */
+static int observe_look(struct observation *observation, lk_leader *leader_out,
+			int64_t *next_ns_out, lk_error *error)
+{
+	lk_election *election = observation->call->election;
+	lk_leader leader;
+	int64_t left_ms = -1, now_ns = lk__now_ns();
+	int rc = leader_look(observation->call, command_until_ns(election), &leader, &left_ms,
+			     error);
+	if (observe_fails(rc))
+		return rc;
+	if (rc < 0) {
+		*next_ns_out = now_ns + PAUSE_NS;
+		return 0;
+	}
+	if (leader_note(election, &leader)) {
+		leader_copy(leader_out, &leader);
+		return 1;
+	}
+	*next_ns_out = lk__after_ms(now_ns, election->client->config->look_again_ms);
+	if (left_ms >= 0)
+		*next_ns_out = lk__earlier(*next_ns_out, lk__after_ms(now_ns, left_ms + BEHIND_MS));
+	return 0;
+}
+
+/* 1 something is new, 0 the time is over, or a code. */
+static int observe_run(struct observation *observation, lk_leader *leader_out, lk_error *error)
+{
+	const char *operation = observation->call->operation;
+	int64_t next_ns;
+	for (;;) {
+		int rc = observe_listen(observation);
+		if (rc < 0)
+			return lk__fail(error, rc, "%s: out of memory", operation);
+		rc = observe_look(observation, leader_out, &next_ns, error);
+		if (rc)
+			return rc;
+		if (lk__cancelled(observation->cancel))
+			return lk__fail(error, LK_ECANCELLED, "%s: cancelled", operation);
+		if (lk__now_ns() >= observation->until_ns)
+			return 0;
+		observe_wait(observation, lk__earlier(next_ns, observation->until_ns));
+	}
+}
+
+int lk_election_observe(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
+			lk_leader *leader_out, lk_error *error)
+{
+	const char *operation = "lk_election_observe";
+	struct election_call call;
+	int rc = leader_check(operation, leader_out, error);
+	if (rc == 0)
+		rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
+	if (rc == 0)
+		rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__cancel_enter(cancel, call.thread, error);
+	if (rc < 0)
+		return call_end(&call, rc);
+	struct observation observation = {
+		.call = &call,
+		.cancel = cancel,
+		.until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms),
+	};
+	rc = observe_run(&observation, leader_out, error);
+	observe_end(&observation);
+	lk__cancel_leave(cancel);
+	return call_end(&call, rc);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+#include "lock/election.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "lock/hold.h"
+
+void lk__election_unref(lk_election *election)
+{
+	lk_client *client = election->client;
+	if (atomic_fetch_sub(&election->refs, 1) > 1)
+		return;
+	pthread_mutex_lock(&election->entry->mutex);
+	election->entry->target.stand = NULL;
+	pthread_mutex_unlock(&election->entry->mutex);
+	lk__notices_hush(client, &election->teller);
+	lk__entry_unref(election->entry);
+	lk__client_unref(client);
+	pthread_mutex_destroy(&election->mutex);
+	pthread_mutex_destroy(&election->stand.mutex);
+	free(election);
+}
+
+void lk__election_drop(lk_election *election, bool release)
+{
+	const struct lk__owner owner = lk__election_owner(election);
+	struct lk__entry *entry = election->entry;
+	pthread_mutex_lock(&entry->mutex);
+	if (lk__release_count(entry, &owner, NULL) == 1) {
+		uint64_t number = entry->grant.number;
+		lk__entry_drop_hold(entry, lk__now_ns());
+		if (release)
+			lk__entry_release_unasked(entry, number);
+		lk__entry_promote(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* ---- an acquire ---- */
+
+#define AGAIN_NS (1000 * LK__MS) /* not sooner behind the last time: no storm of refusals */
+
+/* Whether to stand once more helps: its grant came later than its lease, or what stood in the way
+ * may pass. */
+static bool stands_again(const lk_election *election, int code)
+{
+	return election->joins && !election->withdrawn && lk_error_is_retryable(code) &&
+	       lk__now_ns() - election->stood_ns >= AGAIN_NS &&
+	       atomic_load(&election->client->state) == LK__CLIENT_OPEN;
+}
+
+/* The loop has carried it out: it leads, stands once more, or does not stand any more. */
+static void standing_over(struct lk__completion *completion)
+{
+	lk_election *election = completion->context;
+	lk__async_taken(completion);
+	int code = completion->value.error.code;
+	pthread_mutex_lock(&election->mutex);
+	election->async = NULL;
+	election->result = completion->value.error;
+	bool again = code && stands_again(election, code) &&
+		     lk__election_stand(election, LK_WAIT_MAX_MS, true, &election->result) == 0;
+	bool told = code && !again && election->joins && !election->withdrawn;
+	bool unwanted = !code && election->withdrawn && election->freed;
+	struct lk__thread *waiter = election->waiter;
+	if (told)
+		lk__notices_unelected(election->entry, election->tag, &election->result);
+	if (waiter && !again)
+		lk__thread_wake(waiter);
+	pthread_mutex_unlock(&election->mutex);
+	if (unwanted)
+		lk__election_drop(election, true);
+	free(completion);
+	lk__election_unref(election);
+}
+
+int lk__election_stand(lk_election *election, int64_t wait_ms, bool joins, lk_error *error)
+{
+	struct lk__completion *completion = calloc(1, sizeof(*completion));
+	if (!completion)
+		return lk__fail(error, LK_ENOMEM, "stand for \"%.100s\": out of memory",
+				election->entry->name);
+	completion->context = election;
+	completion->over = standing_over;
+	completion->value.operation = LK_OP_ACQUIRE;
+	completion->owner = lk__election_owner(election);
+	const struct lk__async_want want = {
+		.way = LK__ASYNC_ACQUIRE,
+		.operation = "stand",
+		.acquire = {.wait_ms = wait_ms,
+			    .margin_ms = election->margin_ms,
+			    .tag = election->tag,
+			    .owner = completion->owner},
+	};
+	election->joins = joins;
+	election->withdrawn = false;
+	election->stood_ns = lk__now_ns();
+	atomic_fetch_add(&election->refs, 1);
+	int rc = lk__async_start(completion, election->entry, &want, error);
+	if (rc < 0) {
+		free(completion);
+		atomic_fetch_sub(&election->refs, 1); /* never the last: the caller has one */
+		return rc;
+	}
+	election->async = completion->async;
+	return 0;
+}
+
+bool lk__election_await(lk_election *election, struct lk__thread *thread, int64_t until_ns,
+			lk_cancel *cancel)
+{
+	bool over = false;
+	pthread_mutex_lock(&election->mutex);
+	election->waiter = thread;
+	for (;;) {
+		over = !election->async;
+		if (over || lk__cancelled(cancel) || lk__now_ns() >= until_ns)
+			break;
+		pthread_mutex_unlock(&election->mutex);
+		lk__cancel_park(cancel, &thread->park, until_ns);
+		pthread_mutex_lock(&election->mutex);
+	}
+	election->waiter = NULL;
+	pthread_mutex_unlock(&election->mutex);
+	return over;
+}
+
+void lk__election_withdraw(lk_election *election)
+{
+	pthread_mutex_lock(&election->mutex);
+	election->withdrawn = true;
+	if (election->async)
+		lk__async_cancel(election->async);
+	pthread_mutex_unlock(&election->mutex);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A candidate of an election.
+ *
+ *   idle ── stand ──▶ standing ── granted ──▶ leads ── resign, transfer ──▶ idle
+ *                        │  ▲                                                │
+ *                        │  └─ again, if its grant came too late             │
+ *                        └── refused, withdrawn, its limit ──────────────────┘
+ *
+ * Standing is an asynchronous acquire, whose end the loop tells. A campaign waits for that; a join
+ * leaves it to notices. Whether it leads, its hold says. An election and its acquire each have a
+ * reference of it.
+ */
+#ifndef LK__LOCK_ELECTION_H
+#define LK__LOCK_ELECTION_H
+
+#include <lockkeeper/election.h>
+
+#include "lock/async.h"
+#include "lock/notice.h"
+#include "sync/recipes.h"
+
+#define LK__CANDIDATE_SIZE 40 /* the name under which it is an owner, with its NUL */
+
+struct lk_election {
+	struct lk__stand stand;
+	struct lk__teller teller;
+	lk_client *client;
+	struct lk__entry *entry;
+	char owner[LK__CANDIDATE_SIZE];
+	int64_t margin_ms;
+	uint64_t tag;
+	_Atomic unsigned refs;
+
+	pthread_mutex_t mutex;     /* also around the starts of its acquires */
+	struct lk__async *async;   /* the acquire in flight; NULL: it does not stand */
+	int64_t stood_ns;          /* when that began */
+	bool joins;                /* it stands again where that can help, and is told by notices */
+	bool withdrawn;            /* it is not to stand any more */
+	bool freed;                /* nobody has the handle any more */
+	struct lk__thread *waiter; /* that waits for its end; NULL */
+	lk_error result;           /* of the last acquire */
+	lk_leader seen;            /* by its observer, */
+	bool has_seen;             /* if there was a look */
+};
+
+static inline struct lk__owner lk__election_owner(const lk_election *election)
+{
+	return (struct lk__owner){.name = election->owner, .name_size = strlen(election->owner)};
+}
+
+void lk__election_unref(lk_election *election);
+
+/* Begins to stand: 0 or a code. The election's mutex is held. */
+int lk__election_stand(lk_election *election, int64_t wait_ms, bool joins, lk_error *error);
+
+/* Waits in the calling thread until it does not stand any more: true; or until that time, or the
+ * token is set. */
+bool lk__election_await(lk_election *election, struct lk__thread *thread, int64_t until_ns,
+			lk_cancel *cancel);
+
+/* It does not want to stand any more: the acquire ends soon. */
+void lk__election_withdraw(lk_election *election);
+
+/* Ends its hold in memory, and the server's without waiting for it if `release` is set. */
+void lk__election_drop(lk_election *election, bool release);
+
+#endif

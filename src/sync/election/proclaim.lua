@@ -1,0 +1,22 @@
+-- Writes the value of a leader, if it leads with that term.
+--
+--   KEYS[1]  the leader, a hash: owner field → 1
+--   KEYS[2]  the record, a hash: id, term, since, host, value of the newest leader
+--   ARGV[1]  owner field
+--   ARGV[2]  term
+--   ARGV[3]  value
+--   ARGV[4]  channel of those who observe
+--
+-- Answers: 1 written · 0 it does not lead with that term, and nothing was written.
+-- Safe to send twice: a copy writes the same while the term lasts.
+-- Replicas must have what it did.
+local leads = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+	and redis.call('HGET', KEYS[2], 'id') == ARGV[1]
+	and redis.call('HGET', KEYS[2], 'term') == ARGV[2]
+if not leads then
+	redis.pcall('PUBLISH', ARGV[4], 'look')
+	return 0
+end
+redis.call('HSET', KEYS[2], 'value', ARGV[3])
+redis.pcall('PUBLISH', ARGV[4], ARGV[2])
+return 1
