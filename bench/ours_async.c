@@ -70,7 +70,13 @@ static void ours_acquire(uint32_t index)
 	lk_error error;
 	options.owner = all[index].owner;
 	options.tag = index;
-	check(lk_queue_acquire(queue, all[index].lock, -1, &options, NULL, &error), &error);
+	lk_request request = {.struct_size = sizeof(request),
+			      .operation = LK_OP_ACQUIRE,
+			      .lock = all[index].lock,
+			      .wait_ms = -1,
+			      .acquire = &options,
+			      .tag = index};
+	check(lk_queue_start(queue, &request, NULL, &error), &error);
 }
 
 static void ours_release(uint32_t index)
@@ -78,7 +84,12 @@ static void ours_release(uint32_t index)
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	lk_error error;
 	options.owner = all[index].owner;
-	check(lk_queue_release(queue, all[index].lock, &options, index, NULL, &error), &error);
+	lk_request request = {.struct_size = sizeof(request),
+			      .operation = LK_OP_RELEASE,
+			      .lock = all[index].lock,
+			      .release = &options,
+			      .tag = index};
+	check(lk_queue_start(queue, &request, NULL, &error), &error);
 }
 
 /* The program's loop: what there is, or what comes of processing. */
@@ -123,7 +134,11 @@ static void close_client(void)
 	lk_completion completion;
 	lk_error error;
 	if (THREADLESS) {
-		check(lk_queue_close(queue, client, LK_CLOSE_IF_IDLE, 0, NULL, &error), &error);
+		lk_request request = {.struct_size = sizeof(request),
+				      .operation = LK_OP_CLOSE,
+				      .client = client,
+				      .how = LK_CLOSE_IF_IDLE};
+		check(lk_queue_start(queue, &request, NULL, &error), &error);
 		check(take_processing(&completion, 1, &error), &error);
 		check(completion.error.code, &completion.error);
 	} else {

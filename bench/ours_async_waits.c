@@ -96,8 +96,13 @@ static void start_all(void)
 		options.owner = owner;
 		options.tag = (uint64_t)i;
 		check(lk_lock_new(&waits[i].lock, client, name, LK_STRLEN, &error), &error);
-		check(lk_queue_acquire(queue, waits[i].lock, -1, &options, &waits[i].id, &error),
-		      &error);
+		lk_request request = {.struct_size = sizeof(request),
+				      .operation = LK_OP_ACQUIRE,
+				      .lock = waits[i].lock,
+				      .wait_ms = -1,
+				      .acquire = &options,
+				      .tag = i};
+		check(lk_queue_start(queue, &request, &waits[i].id, &error), &error);
 	}
 }
 

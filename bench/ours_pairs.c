@@ -65,7 +65,7 @@ static void semaphore_pair(void *semaphore)
 {
 	lk_error error;
 	check(lk_semaphore_acquire(semaphore, 1, -1, NULL, &error), &error);
-	check(lk_semaphore_release(semaphore, 1, &error), &error);
+	check(lk_semaphore_release(semaphore, 1, NULL, &error), &error);
 }
 
 static void *permits_open(const char *name)

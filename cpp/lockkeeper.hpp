@@ -379,8 +379,10 @@ class hold
 	void extend(std::chrono::milliseconds lease) const
 	{
 		lk_error details{};
-		detail::check(lk_lock_extend(lock_.get(), lease.count(), owner(), &details),
-			      details);
+		lk_extend_options how{};
+		how.struct_size = sizeof(how);
+		how.owner = owner();
+		detail::check(lk_lock_extend(lock_.get(), lease.count(), &how, &details), details);
 	}
 
 	/* Gives it back, and throws if it was lost, or if nobody knows. Either way this object has
@@ -783,7 +785,7 @@ class semaphore
 	void release(std::int64_t permits = 1) const
 	{
 		answer([&](lk_error *details) {
-			return lk_semaphore_release(handle_.get(), permits, details);
+			return lk_semaphore_release(handle_.get(), permits, nullptr, details);
 		});
 	}
 

@@ -27,8 +27,14 @@ static void start(lk_queue *queue, lk_lock *lock, const char *name, uint64_t job
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = name; /* a job, not a thread, has the lock */
-	options.tag = job;
-	need(lk_queue_acquire(queue, lock, -1, &options, NULL, &error));
+	options.tag = job;    /* of its notices; that of the request is in the completion */
+	lk_request request = {.struct_size = sizeof(request),
+			      .operation = LK_OP_ACQUIRE,
+			      .lock = lock,
+			      .wait_ms = -1,
+			      .acquire = &options,
+			      .tag = job};
+	need(lk_queue_start(queue, &request, NULL, &error));
 }
 
 /* One that has completed. Returns 1 when its job is done. */
@@ -47,7 +53,12 @@ static int complete(lk_queue *queue, const lk_completion *completed, lk_lock *lo
 		return 1;
 	printf("%s is ours\n", name); /* here is the work */
 	options.owner = name;
-	need(lk_queue_release(queue, lock, &options, completed->tag, NULL, &error));
+	lk_request request = {.struct_size = sizeof(request),
+			      .operation = LK_OP_RELEASE,
+			      .lock = lock,
+			      .release = &options,
+			      .tag = completed->tag};
+	need(lk_queue_start(queue, &request, NULL, &error));
 	return 0;
 }
 
@@ -56,12 +67,14 @@ int main(int argc, char **argv)
 	int jobs = argc - 1, left = jobs;
 	lk_lock **locks = calloc((size_t)argc, sizeof(lk_lock *));
 	lk_completion completed[COMPLETIONS];
+	lk_request notices = {.struct_size = sizeof(notices), .operation = LK_OP_NOTICE};
 	lk_client *client = NULL;
 	lk_queue *queue = NULL;
 
 	need(lk_client_open(&client, NULL, &error));
 	need(lk_queue_new(&queue, 0, &error));
-	need(lk_queue_notices(queue, client, 0, NULL, &error));
+	notices.client = client;
+	need(lk_queue_start(queue, &notices, NULL, &error));
 	for (int i = 0; i < jobs; i++) {
 		need(lk_lock_new(&locks[i], client, argv[i + 1], LK_STRLEN, &error));
 		start(queue, locks[i], argv[i + 1], (uint64_t)i);

@@ -10,7 +10,7 @@ static int work(lk_semaphore *connections, lk_error *error)
 		return error->code;
 	if (lk_semaphore_available(connections, &left, NULL) == 0)
 		printf("four are ours, %lld are left\n", (long long)left);
-	return lk_semaphore_release(connections, 4, error); /* no watchdog returns them */
+	return lk_semaphore_release(connections, 4, NULL, error); /* no watchdog returns them */
 }
 
 int main(void)

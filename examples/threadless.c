@@ -50,6 +50,13 @@ static void await(void)
 	need(error.code);
 }
 
+/* A request, until it has completed. */
+static void start(const lk_request *request)
+{
+	need(lk_queue_start(queue, request, NULL, &error));
+	await();
+}
+
 int main(int argc, char **argv)
 {
 	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
@@ -64,18 +71,28 @@ int main(int argc, char **argv)
 	need(lk_queue_new(&queue, 0, &error));
 	need(lk_lock_new(&lock, client, argv[1], LK_STRLEN, &error));
 
-	need(lk_queue_acquire(queue, lock, -1, &acquire, NULL, &error));
-	await();
+	lk_request request = {.struct_size = sizeof(request),
+			      .operation = LK_OP_ACQUIRE,
+			      .lock = lock,
+			      .wait_ms = -1,
+			      .acquire = &acquire};
+	start(&request);
 	printf("%s is ours\n", argv[1]);
 	fflush(stdout);
 	for (int piece = 0; piece < 10; piece++) /* of work, with turns between them */
 		turn(argc > 2 ? atoi(argv[2]) / 10 : 10);
 
-	need(lk_queue_release(queue, lock, &release, 0, NULL, &error));
-	await();
+	request = (lk_request){.struct_size = sizeof(request),
+			       .operation = LK_OP_RELEASE,
+			       .lock = lock,
+			       .release = &release};
+	start(&request);
 	lk_lock_free(lock);
-	need(lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &error));
-	await();
+	request = (lk_request){.struct_size = sizeof(request),
+			       .operation = LK_OP_CLOSE,
+			       .client = client,
+			       .how = LK_CLOSE_RELEASE};
+	start(&request);
 	lk_client_free(client);
 	need(lk_queue_free(queue, &error));
 	return 0;

@@ -30,13 +30,20 @@ static void complete(lk_queue *queue, lk_permit_semaphore *ovens, const lk_compl
 	}
 	if (completed->operation != LK_OP_ACQUIRE)
 		return;
-	printf("%s is baked\n", name); /* here is the work; the permit's id is in `field` */
-	need(lk_queue_permit_release(queue, ovens, completed->field, completed->tag, NULL, &error));
+	printf("%s is baked\n", name); /* here is the work */
+	lk_permit permit;
+	need(lk_completion_permits(completed, &permit, 1, &error));
+	lk_request request = {.struct_size = sizeof(request),
+			      .operation = LK_OP_RELEASE,
+			      .permit_semaphore = ovens,
+			      .number = 1,
+			      .permits = &permit,
+			      .tag = completed->tag};
+	need(lk_queue_start(queue, &request, NULL, &error));
 }
 
 int main(int argc, char **argv)
 {
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit_semaphore *ovens = NULL;
 	lk_completion completed;
 	lk_client *client = NULL;
@@ -45,11 +52,20 @@ int main(int argc, char **argv)
 	need(lk_client_open(&client, NULL, &error));
 	need(lk_queue_new(&queue, 0, &error));
 	need(lk_permit_semaphore_new(&ovens, client, "ovens", LK_STRLEN, NULL, &error));
-	need(lk_queue_permit_try_set(queue, ovens, 2, 0, NULL, &error));
+	lk_request request = {.struct_size = sizeof(request),
+			      .operation = LK_OP_TRY_SET,
+			      .permit_semaphore = ovens,
+			      .number = 2};
+	need(lk_queue_start(queue, &request, NULL, &error));
 	need(lk_queue_take(queue, &completed, 1, -1, &error));
 	for (int i = 1; i < argc; i++) {
-		options.tag = (uint64_t)i;
-		need(lk_queue_permit_acquire(queue, ovens, -1, &options, NULL, &error));
+		request = (lk_request){.struct_size = sizeof(request),
+				       .operation = LK_OP_ACQUIRE,
+				       .permit_semaphore = ovens,
+				       .wait_ms = -1,
+				       .number = 1,
+				       .tag = (uint64_t)i};
+		need(lk_queue_start(queue, &request, NULL, &error));
 	}
 	for (int left = 2 * (argc - 1); left > 0; left--) {
 		need(lk_queue_take(queue, &completed, 1, -1, &error));

@@ -44,6 +44,15 @@ namespace detail
 
 class request_table;
 
+/* A request without its handle and what its operation uses. */
+inline lk_request request_of(int operation) noexcept
+{
+	lk_request made{};
+	made.struct_size = sizeof(made);
+	made.operation = operation;
+	return made;
+}
+
 /* One request. The table has it until its completion is taken; the coroutine may go before. */
 struct request {
 	std::coroutine_handle<> waiter; /* null: nobody waits for it */
@@ -56,7 +65,7 @@ struct request {
 	request &operator=(const request &) = delete;
 	virtual ~request() = default;
 
-	/* Its lk_queue_…(). */
+	/* Its lk_queue_start(). */
 	virtual int start(lk_queue *queue, lk_error *details) noexcept = 0;
 
 	/* It has completed, and nobody waits for that. */
@@ -236,7 +245,11 @@ struct acquire_request final : request {
 	int start(lk_queue *queue, lk_error *details) noexcept override
 	{
 		const lk_acquire_options asked = how_.made(hold_.owner());
-		return lk_queue_acquire(queue, hold_.lock_.get(), limit_ms_, &asked, &id, details);
+		lk_request what = request_of(LK_OP_ACQUIRE);
+		what.lock = hold_.lock_.get();
+		what.wait_ms = limit_ms_;
+		what.acquire = &asked;
+		return lk_queue_start(queue, &what, &id, details);
 	}
 
 	void unclaimed(request_table &) noexcept override
@@ -282,8 +295,10 @@ struct release_request final : request {
 		lk_release_options how{};
 		how.struct_size = sizeof(how);
 		how.owner = from_->owner();
-		const int result = lk_queue_release(queue, from_->lock_.get(), &how, 0, &id,
-						    details);
+		lk_request what = request_of(LK_OP_RELEASE);
+		what.lock = from_->lock_.get();
+		what.release = &how;
+		const int result = lk_queue_start(queue, &what, &id, details);
 		if (result == 0)
 			hold_ = std::move(*from_); /* empty from now on: nobody releases it twice */
 		return result;
@@ -311,8 +326,10 @@ struct permits_back final : request {
 
 	int start(lk_queue *queue, lk_error *details) noexcept override
 	{
-		return lk_queue_semaphore_release(queue, semaphore_.get(), permits_, 0, &id,
-						  details);
+		lk_request what = request_of(LK_OP_RELEASE);
+		what.semaphore = semaphore_.get();
+		what.number = permits_;
+		return lk_queue_start(queue, &what, &id, details);
 	}
 
 	void unclaimed(request_table &table) noexcept override
@@ -342,8 +359,11 @@ struct permits_request final : request {
 
 	int start(lk_queue *queue, lk_error *details) noexcept override
 	{
-		return lk_queue_semaphore_acquire(queue, semaphore_.get(), permits_, limit_ms_, 0,
-						  &id, details);
+		lk_request what = request_of(LK_OP_ACQUIRE);
+		what.semaphore = semaphore_.get();
+		what.wait_ms = limit_ms_;
+		what.number = permits_;
+		return lk_queue_start(queue, &what, &id, details);
 	}
 
 	void unclaimed(request_table &table) noexcept override
@@ -381,7 +401,10 @@ struct latch_request final : request {
 
 	int start(lk_queue *queue, lk_error *details) noexcept override
 	{
-		return lk_queue_latch_await(queue, latch_.get(), limit_ms_, 0, &id, details);
+		lk_request what = request_of(LK_OP_AWAIT);
+		what.latch = latch_.get();
+		what.wait_ms = limit_ms_;
+		return lk_queue_start(queue, &what, &id, details);
 	}
 
 	void result()

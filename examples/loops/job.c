@@ -29,9 +29,16 @@ void job_start(struct job *job, int argc, char **argv)
 	need(lk_queue_new(&job->queue, 0, &error));
 	if (job->wake)
 		need(lk_queue_on_ready(job->queue, job->wake, job->wake_context, &error));
-	need(lk_queue_notices(job->queue, job->client, 0, NULL, &error));
+	lk_request notices = {
+		.struct_size = sizeof(notices), .operation = LK_OP_NOTICE, .client = job->client};
+	need(lk_queue_start(job->queue, &notices, NULL, &error));
 	need(lk_lock_new(&job->lock, job->client, job->name, LK_STRLEN, &error));
-	need(lk_queue_acquire(job->queue, job->lock, -1, &options, NULL, &error));
+	lk_request acquire = {.struct_size = sizeof(acquire),
+			      .operation = LK_OP_ACQUIRE,
+			      .lock = job->lock,
+			      .wait_ms = -1,
+			      .acquire = &options};
+	need(lk_queue_start(job->queue, &acquire, NULL, &error));
 }
 
 static void job_stop(struct job *job, int status)
@@ -71,7 +78,11 @@ void job_worked(struct job *job)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.owner = OWNER;
-	need(lk_queue_release(job->queue, job->lock, &options, 0, NULL, &error));
+	lk_request release = {.struct_size = sizeof(release),
+			      .operation = LK_OP_RELEASE,
+			      .lock = job->lock,
+			      .release = &options};
+	need(lk_queue_start(job->queue, &release, NULL, &error));
 }
 
 int job_end(struct job *job)

@@ -5,7 +5,7 @@
  * The client keeps one pending notice of each type per hold, so no notice is dropped and the memory
  * is bounded. The release of a hold deletes its notices that nobody has read. A program can wait
  * for notices, poll with a wait of 0, watch the descriptor, or take them from a completion queue
- * (lk_queue_notices()). The local clock makes them, so they come also when the network hangs.
+ * (LK_OP_NOTICE). The local clock makes them, so they come also when the network hangs.
  */
 #ifndef LOCKKEEPER_EVENT_H
 #define LOCKKEEPER_EVENT_H

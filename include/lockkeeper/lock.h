@@ -138,6 +138,16 @@ typedef struct lk_release_options {
 		sizeof(lk_release_options), NULL, 0, 0                                             \
 	}
 
+typedef struct lk_extend_options {
+	size_t struct_size;
+	const char *owner; /* NULL: the calling thread; else an owner's name */
+} lk_extend_options;
+
+#define LK_EXTEND_OPTIONS_INIT                                                                     \
+	{                                                                                          \
+		sizeof(lk_extend_options), NULL                                                    \
+	}
+
 /* A wait in progress, as another thread sees it. */
 typedef struct lk_wait_info {
 	size_t struct_size;
@@ -247,13 +257,14 @@ LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_
 LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 
 /*
- * Extends the hold of `owner` (NULL: the calling thread) so that it lasts at least `lease_ms` from
- * now (Redlock's lock extension). It never shortens the hold. Blocks for one round trip, at most
+ * Extends the hold of the owner so that it lasts at least `lease_ms` from now (Redlock's lock
+ * extension). `options` may be NULL. It never shortens the hold. Blocks for one round trip, at most
  * until the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST (before, or its deadline passed during
  * the call), LK_EINVAL, LK_EMAYBEHELD (no answer: the old deadline stands), LK_ENOQUORUM (red lock:
  * the old deadline stands) and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error);
+LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *options,
+			  lk_error *error);
 
 /*
  * Writes 1 when any owner holds the lock, 0 when none does (RLock.isLocked). Asks the server

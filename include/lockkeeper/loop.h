@@ -22,8 +22,14 @@
  * that only reads memory. A call that would wait for a server fails with LK_EBLOCKING and does
  * nothing. Several threads may start requests and take completions; one at a time processes.
  *
- * Such a client is used from one process and closed with lk_queue_close(), which does not block
- * either.
+ * THE CLOSE of such a client is started by LK_OP_CLOSE, and does not block; lk_client_close() says
+ * what `how` means. Its requests in flight complete with LK_ECLOSED or what became of them,
+ * before the completion of the close; what has no answer within the command limit, with
+ * LK_EMAYBEHELD. Go on processing until that. Then lk_client_free() does not wait. Errors of the
+ * start: LK_EINVAL (the client has a thread), LK_EHELD, LK_EPENDING (it is being closed already).
+ * In the completion: LK_EMAYBEHELD, as lk_client_close(); then it can be started again.
+ *
+ * Such a client is used from one process.
  */
 #ifndef LOCKKEEPER_LOOP_H
 #define LOCKKEEPER_LOOP_H
@@ -69,18 +75,6 @@ LK_API int lk_client_process(lk_client *client, lk_error *error);
  * answers do not come by the clock. Does not block. Errors as lk_client_fd(). Since 0.1.
  */
 LK_API int64_t lk_client_due_ns(lk_client *client, lk_error *error);
-
-/*
- * Starts the close of a threadless client, as lk_client_close(), which see for `how` (LK_CLOSE_…).
- * Requests of the client in flight complete with LK_ECLOSED or what became of them, before the
- * completion of the close (LK_OP_CLOSE); what has no answer within the command limit, with
- * LK_EMAYBEHELD. Go on processing until that. Then lk_client_free() does
- * not wait. Does not block. Errors of the start: LK_EINVAL (the client has a thread), LK_EHELD,
- * LK_ELIMIT, LK_EPENDING (it is being closed already), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. In the
- * completion: LK_EMAYBEHELD, as lk_client_close(); then it can be started again. Since 0.1.
- */
-LK_API int lk_queue_close(lk_queue *queue, lk_client *client, int how, uint64_t tag,
-			  uint64_t *id_out, lk_error *error);
 
 LK_END_DECLS
 

@@ -21,7 +21,22 @@
  * decides which of its tasks has the lock. Blocking calls and asynchronous ones can be mixed, also
  * on one hold, by that name. Take the completion of an acquire before starting the release.
  *
- * NOTICES. Those of a client can come through a queue too: see lk_queue_notices().
+ * NOTICES. After LK_OP_NOTICE was started the notices of that client come through the queue: about
+ * all its holds, also of blocking calls. Each is a completion with LK_OP_NOTICE, the id of this
+ * request, the kind of notice in `event`, and the tag of the hold (lk_acquire_options.tag), its
+ * deadline, fence token, field and server; reason_code, reason and server say why the hold is not
+ * renewed, or is over (THE REASON in <lockkeeper/event.h>). It comes behind the completions that
+ * wait already, so behind that of the acquire. <lockkeeper/event.h> says what a notice means, and
+ * how many can be pending: one of each type per hold. They stay with the client until they are
+ * taken, so they need no memory of the queue, none is lost, and the release of a hold deletes those
+ * that nobody has taken. lk_event_wait() goes on to work; each notice goes to one of the two.
+ *
+ * This is one request, which is in flight until it ends: when lk_queue_cancel() is called
+ * (LK_ECANCELLED; notices that were not taken stay with the client), or after the last notice of a
+ * client that is closed (LK_ECLOSED). Its one completion comes then, with that error, with `tag`,
+ * and with an `event` of 0. Until that is taken, the request counts for the capacity and for
+ * lk_queue_free(), and the memory of the client stays. One queue can have the notices of many
+ * clients; the notices of one client go to one queue: to start it again fails with LK_EINVAL.
  *
  * KINDS. Every lock; semaphores, latches and permit semaphores. The completion of a red or multi
  * lock has no `field`: the lock has another on each node, or for each part. The deadline of a multi
@@ -49,33 +64,99 @@
 #define LK_QUEUE_CAPACITY 65536        /* requests, unless another capacity is named */
 #define LK_QUEUE_CAPACITY_MAX 16777216 /* the largest that can be named */
 
-#define LK_OP_ACQUIRE 1 /* of a lock, of permits */
-#define LK_OP_RELEASE 2 /* the same */
-#define LK_OP_EXTEND 3  /* of a lock, of one permit */
-#define LK_OP_AWAIT 4   /* of a latch */
-#define LK_OP_CHANGE 5  /* of a count: set, add, drain, count down, delete */
-#define LK_OP_COUNT 6   /* a question: how much a count is */
-#define LK_OP_NOTICE 16 /* a notice about a hold, or their end */
-#define LK_OP_CLOSE 17  /* lk_queue_close(), see <lockkeeper/loop.h> */
+/*
+ * What can be started. X(operation, handle, members, call): the LK_OP_… of request and completion,
+ * the one handle of lk_request that it is about, the other members that it uses, all in capitals,
+ * and lk_<call>(), which does the same, and blocks. A blocking call says what its limits are, and
+ * what its errors mean.
+ */
+#define LK_REQUEST_MAP(X)                                                                          \
+	X(LK_OP_ACQUIRE, lock, WAIT_MS | ACQUIRE, lock_acquire)                                    \
+	X(LK_OP_ACQUIRE, semaphore, WAIT_MS | NUMBER, semaphore_acquire)                           \
+	X(LK_OP_ACQUIRE, permit_semaphore, WAIT_MS | NUMBER | ACQUIRE, permit_semaphore_acquire)   \
+	X(LK_OP_RELEASE, lock, RELEASE, lock_release)                                              \
+	X(LK_OP_RELEASE, semaphore, NUMBER | SEMAPHORE_RELEASE, semaphore_release)                 \
+	X(LK_OP_RELEASE, permit_semaphore, PERMITS | NUMBER, permit_semaphore_release)             \
+	X(LK_OP_EXTEND, lock, LEASE_MS | EXTEND, lock_extend)                                      \
+	X(LK_OP_EXTEND, permit_semaphore, PERMITS | NUMBER | LEASE_MS,                             \
+	  permit_semaphore_update_lease)                                                           \
+	X(LK_OP_AWAIT, latch, WAIT_MS, latch_await)                                                \
+	X(LK_OP_COUNT, semaphore, 0, semaphore_available)                                          \
+	X(LK_OP_COUNT, latch, 0, latch_count)                                                      \
+	X(LK_OP_TRY_SET, semaphore, NUMBER | TTL_MS, semaphore_try_set)                            \
+	X(LK_OP_TRY_SET, permit_semaphore, NUMBER, permit_semaphore_try_set)                       \
+	X(LK_OP_TRY_SET, latch, NUMBER, latch_try_set)                                             \
+	X(LK_OP_SET, permit_semaphore, NUMBER, permit_semaphore_set)                               \
+	X(LK_OP_ADD, semaphore, NUMBER, semaphore_add)                                             \
+	X(LK_OP_ADD, permit_semaphore, NUMBER, permit_semaphore_add)                               \
+	X(LK_OP_DRAIN, semaphore, 0, semaphore_drain)                                              \
+	X(LK_OP_COUNT_DOWN, latch, NUMBER, latch_count_down)                                       \
+	X(LK_OP_DELETE, semaphore, 0, semaphore_delete)                                            \
+	X(LK_OP_DELETE, permit_semaphore, 0, permit_semaphore_delete)                              \
+	X(LK_OP_DELETE, latch, 0, latch_delete)                                                    \
+	X(LK_OP_NOTICE, client, 0, event_wait)                                                     \
+	X(LK_OP_CLOSE, client, HOW, client_close)
+
+#define LK_OP_ACQUIRE 1     /* of a lock, of permits */
+#define LK_OP_RELEASE 2     /* the same */
+#define LK_OP_EXTEND 3      /* of a lock, of one permit */
+#define LK_OP_AWAIT 4       /* until a latch is open */
+#define LK_OP_COUNT 5       /* a question: how many permits are free, what a latch's count is */
+#define LK_OP_TRY_SET 6     /* of a count that is not set */
+#define LK_OP_SET 7         /* of the number of permits */
+#define LK_OP_ADD 8         /* to the number of permits */
+#define LK_OP_DRAIN 9       /* of a semaphore: takes what is free */
+#define LK_OP_COUNT_DOWN 10 /* of a latch */
+#define LK_OP_DELETE 11     /* of a count */
+#define LK_OP_NOTICE 16     /* a notice about a hold, or their end: NOTICES */
+#define LK_OP_CLOSE 17      /* of a client without threads: see <lockkeeper/loop.h> */
 
 typedef struct lk_queue lk_queue;
 
 /* See lk_queue_on_ready(). */
 typedef void (*lk_queue_callback)(void *context);
 
+/* What is to be started: the operation, one handle, and what the operation uses of the rest. */
+typedef struct lk_request {
+	size_t struct_size;
+	int operation; /* LK_OP_… */
+	int how;       /* of a close: LK_CLOSE_… */
+	lk_client *client;
+	lk_lock *lock;
+	lk_semaphore *semaphore;
+	lk_permit_semaphore *permit_semaphore;
+	lk_latch *latch;
+	int64_t wait_ms;  /* -1: without limit; 0: once */
+	int64_t number;   /* of permits; of a latch the count, or what it is counted down by */
+	int64_t lease_ms; /* of an extension */
+	int64_t ttl_ms;   /* of a semaphore that is set */
+	const lk_permit *permits;          /* `number` of them; their ids are copied */
+	const lk_acquire_options *acquire; /* must name an owner of a lock */
+	const lk_release_options *release; /* must name an owner */
+	const lk_extend_options *extend;   /* must name an owner */
+	const lk_semaphore_release_options *semaphore_release;
+	uint64_t tag; /* the program's own: the completion has it. Notices have that of `acquire` */
+} lk_request;
+
+#define LK_REQUEST_INIT                                                                            \
+	{                                                                                          \
+		sizeof(lk_request), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL,    \
+			NULL, NULL, NULL, 0                                                        \
+	}
+
 /* It may grow at its end, and a program keeps the size that it was compiled with. */
 typedef struct lk_completion {
 	uint64_t id;         /* of the request, as its start wrote it */
-	uint64_t tag;        /* the program's own, given at the start; of a notice: the hold's */
+	uint64_t tag;        /* of the request; of a notice: the hold's */
 	int operation;       /* LK_OP_… */
 	int event;           /* a notice: LK_EVENT_…; else 0 */
 	int64_t deadline_ns; /* acquired, notice: when the hold ends or ended, CLOCK_BOOTTIME */
 	uint64_t fence;      /* the same: the fence token; 0: the kind has none */
 	char field[LK_FIELD_SIZE]; /* the same: the wire field; of permits: the first one's id */
 	char node[LK_NODE_SIZE];   /* a notice: lk_event.node */
-	int64_t answer;            /* of a counter: what the call returns or writes, see there */
-	lk_error error;            /* `code` is 0, or why it failed */
-	int reason_code;           /* a notice: lk_event.code, and the same: */
+	int64_t answer;  /* what the blocking call returns or writes; of permits: how many */
+	lk_error error;  /* `code` is 0, or why it failed */
+	int reason_code; /* a notice: lk_event.code, and the same: */
 	char server[LK_NODE_SIZE]; /* lk_event.server */
 	char reason[LK_EVENT_REASON_SIZE];
 } lk_completion;
@@ -124,157 +205,34 @@ LK_API int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *
 			     lk_error *error);
 
 /*
- * Starts an acquire, as lk_lock_acquire() (RLock.tryLockAsync). A `wait_ms` of -1 waits
- * without a limit, 0 tries once. `options` must name an owner; `cancel` and `fence_out` must be
- * NULL. Copies the options; the handle may be freed before the completion. Writes the request's id
- * to `id_out`, which may be NULL. Does not block.
+ * Starts what `request` says, and writes the id of the request to `id_out`, which may be NULL. The
+ * request and its options are copied; a handle may be freed before the completions of its requests.
+ * Does not block. Requests of one client wait in one queue with its blocking callers, first come,
+ * first served; those that are in flight together are done in any order, so take a completion
+ * before you start what depends on it.
  *
- * Errors of the start: LK_EINVAL, LK_ELIMIT (the queue is full), LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED,
- * LK_EFORKED; then there is no completion. Errors in the completion: as lk_lock_acquire(),
- * and LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
- */
-LK_API int lk_queue_acquire(lk_queue *queue, lk_lock *lock, int64_t wait_ms,
-			    const lk_acquire_options *options, uint64_t *id_out, lk_error *error);
-
-/*
- * Starts a release of one hold, as lk_lock_release() (RLock.unlockAsync). `options` must name an
- * owner; `no_wait` must be 0, `keep_ms` is as there. Errors of the start as lk_queue_acquire(); in
- * the completion as lk_lock_release(). It cannot be cancelled. Since 0.1.
- */
-LK_API int lk_queue_release(lk_queue *queue, lk_lock *lock, const lk_release_options *options,
-			    uint64_t tag, uint64_t *id_out, lk_error *error);
-
-/*
- * Starts an extension, as lk_lock_extend(). `owner` must not be NULL. Errors of the start as
- * lk_queue_acquire(); in the completion as lk_lock_extend(). It cannot be cancelled. Since 0.1.
- */
-LK_API int lk_queue_extend(lk_queue *queue, lk_lock *lock, int64_t lease_ms, const char *owner,
-			   uint64_t tag, uint64_t *id_out, lk_error *error);
-
-/*
- * From now on the notices of a client come through this queue: about all its holds, also of
- * blocking calls. Each is a completion with LK_OP_NOTICE, the id of this request, the kind of
- * notice in `event`, and the tag of the hold (lk_acquire_options.tag), its deadline, fence token,
- * field and server; reason_code, reason and server say why the hold is not renewed, or is over (THE
- * REASON in <lockkeeper/event.h>). It comes behind the completions that wait already, so behind
- * that of the acquire. <lockkeeper/event.h> says what a notice means, and how many can be pending:
- * one of each type per hold. They stay with the client until they are taken, so they need no memory
- * of the queue, none is lost, and the release of a hold deletes those that nobody has taken.
- * lk_event_wait() goes on to work; each notice goes to one of the two.
- *
- * This is one request, which is in flight until it ends: when lk_queue_cancel() is called
- * (LK_ECANCELLED; notices that were not taken stay with the client), or after the last notice of a
- * client that is closed (LK_ECLOSED). Its one completion comes then, with that error, with `tag`,
- * and with an `event` of 0. Until that is taken, the request counts for the capacity and for
- * lk_queue_free(), and the memory of the client stays. One queue can have the notices of many
- * clients; the notices of one client go to one queue. Does not block. Errors: LK_EINVAL (they go to
- * a queue already), LK_ELIMIT, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
- */
-LK_API int lk_queue_notices(lk_queue *queue, lk_client *client, uint64_t tag, uint64_t *id_out,
-			    lk_error *error);
-
-/*
- * COUNTERS. The calls below start what the blocking calls of the same names do, in
- * <lockkeeper/semaphore.h>, <lockkeeper/latch.h> and <lockkeeper/permit_semaphore.h>: the same
- * limits, and in the completion the same errors with the same meaning. Requests of one client wait
- * in one queue with its blocking callers, first come, first served. `tag` comes back in the
- * completion. A handle may be freed before the completions of its requests. None of the calls
- * blocks. Errors of each start as lk_queue_acquire(). Requests that are in flight together are
- * done in any order: take a completion before you start what depends on it.
- *
+ * LK_REQUEST_MAP says what each operation uses. A member that it does not use must be 0 or NULL,
+ * and so must `cancel`, `fence_out` and `no_wait` in the options. A `wait_ms` of -1 waits without
+ * limit, 0 tries once. The completion has in `answer` what the blocking call returns or writes.
  * Questions about permits have blocking calls only: they have several answers.
- * lk_permit_semaphore_remaining_ms() reads memory and does not wait.
- */
-
-/*
- * Starts an acquire of `permits`, as lk_semaphore_acquire(). A `wait_ms` of -1 waits without
- * a limit, 0 tries once. Nobody owns the permits, and they do not end: whoever takes the completion
- * releases them. Permits that are granted to a request that completes with an error go
- * back. Errors in the completion: also LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
- */
-LK_API int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
-				      int64_t wait_ms, uint64_t tag, uint64_t *id_out,
-				      lk_error *error);
-
-/* Starts a release, as lk_semaphore_release(). Errors as there. Since 0.1. */
-LK_API int lk_queue_semaphore_release(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
-				      uint64_t tag, uint64_t *id_out, lk_error *error);
-
-/* The same, as lk_semaphore_release_if_exists(); the answer is 1 or 0. Since 0.1. */
-LK_API int lk_queue_semaphore_release_if_exists(lk_queue *queue, lk_semaphore *semaphore,
-						int64_t permits, uint64_t tag, uint64_t *id_out,
-						lk_error *error);
-
-/* Starts lk_semaphore_try_set(); the answer is 1 or 0. Errors as there. Since 0.1. */
-LK_API int lk_queue_semaphore_try_set(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
-				      int64_t ttl_ms, uint64_t tag, uint64_t *id_out,
-				      lk_error *error);
-
-/* Starts lk_semaphore_add(). Errors as there. Since 0.1. */
-LK_API int lk_queue_semaphore_add(lk_queue *queue, lk_semaphore *semaphore, int64_t change,
-				  uint64_t tag, uint64_t *id_out, lk_error *error);
-
-/*
- * Starts lk_semaphore_drain(); the answer is how many permits there were. Errors as there. Since
- * 0.1.
- */
-LK_API int lk_queue_semaphore_drain(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
-				    uint64_t *id_out, lk_error *error);
-
-/* Starts lk_semaphore_available(); the answer is how many are free. Errors as there. Since 0.1. */
-LK_API int lk_queue_semaphore_available(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
-					uint64_t *id_out, lk_error *error);
-
-/* Starts lk_semaphore_delete(); the answer is 1 or 0. Errors as there. Since 0.1. */
-LK_API int lk_queue_semaphore_delete(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
-				     uint64_t *id_out, lk_error *error);
-
-/*
- * Starts a wait until the latch is open, as lk_latch_await(). A `wait_ms` of -1 waits
- * without a limit, 0 asks once. Errors in the completion: also LK_ECANCELLED after
+ *
+ * Nobody owns the permits of a semaphore, and they do not end: whoever takes the completion
+ * releases them. Permits that are granted to a request that completes with an error go back.
+ *
+ * An acquire of permits with ids is one request, also for the capacity of the queue. Its completion
+ * has their number in `answer`, the id of the first in `field`, and the earliest of their
+ * deadlines; lk_completion_permits() writes all ids. From its grant on each is renewed. If one of
+ * them ended before the completion was taken, it says LK_EMAYBEHELD, and the library gives all of
+ * them back. LK_ENOMEM also in the completion: of an acquire, none is held, and what the server
+ * granted goes back; of a release, nothing was released, and we still hold ours.
+ *
+ * Errors of the start: LK_EINVAL (of a wrong member, which it names), LK_ELIMIT (the queue is
+ * full), LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED; then there is no completion. Errors in the
+ * completion: those of the blocking call with the same meaning, and LK_ECANCELLED after
  * lk_queue_cancel(). Since 0.1.
  */
-LK_API int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint64_t tag,
-				uint64_t *id_out, lk_error *error);
-
-/* Starts lk_latch_count_down(); the answer is the remaining count. Errors as there. Since 0.1. */
-LK_API int lk_queue_latch_count_down(lk_queue *queue, lk_latch *latch, int64_t by, uint64_t tag,
-				     uint64_t *id_out, lk_error *error);
-
-/* Starts lk_latch_try_set(); the answer is 1 or 0. Errors as there. Since 0.1. */
-LK_API int lk_queue_latch_try_set(lk_queue *queue, lk_latch *latch, int64_t count, uint64_t tag,
-				  uint64_t *id_out, lk_error *error);
-
-/* Starts lk_latch_count(); the answer is the count. Errors as there. Since 0.1. */
-LK_API int lk_queue_latch_count(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
-				lk_error *error);
-
-/* Starts lk_latch_delete(); the answer is 1 or 0. Errors as there. Since 0.1. */
-LK_API int lk_queue_latch_delete(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
-				 lk_error *error);
-
-/*
- * Starts an acquire of one permit, as lk_permit_semaphore_acquire(). A `wait_ms` of -1 waits
- * without a limit, 0 tries once. `options` as there; `cancel` must be NULL, and its tag is the
- * request's. The completion has the permit's id in `field`, and its deadline; from its grant on it
- * is renewed. Errors in the completion: also LK_ECANCELLED after lk_queue_cancel(), and
- * LK_EMAYBEHELD if the permit ended before the completion was taken. Since 0.1.
- */
-LK_API int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t wait_ms,
-				   const lk_acquire_options *options, uint64_t *id_out,
-				   lk_error *error);
-
-/*
- * The same for `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), all or none. It is one request, also
- * for the capacity of the queue. The completion has their number in `answer`, the id of the first
- * in `field`, and the earliest of their deadlines; lk_completion_permits() writes all ids. Errors
- * as there; LK_EMAYBEHELD if one of them ended before the completion was taken: then the library
- * gives all of them back. LK_ENOMEM also in the completion: none is held, and what the server
- * granted goes back. Since 0.1.
- */
-LK_API int lk_queue_permits_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t count,
-				    int64_t wait_ms, const lk_acquire_options *options,
-				    uint64_t *id_out, lk_error *error);
+LK_API int lk_queue_start(lk_queue *queue, const lk_request *request, uint64_t *id_out,
+			  lk_error *error);
 
 /*
  * Writes the ids of the permits that a completion says were acquired, one or several, into
@@ -285,44 +243,6 @@ LK_API int lk_queue_permits_acquire(lk_queue *queue, lk_permit_semaphore *semaph
  */
 LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *permits_out,
 				 int64_t room, lk_error *error);
-
-/*
- * Starts a release of one permit, ours or another's, as lk_permit_semaphore_release(). Errors as
- * there. Since 0.1.
- */
-LK_API int lk_queue_permit_release(lk_queue *queue, lk_permit_semaphore *semaphore,
-				   const char *permit_id, uint64_t tag, uint64_t *id_out,
-				   lk_error *error);
-
-/*
- * The same for `count` permits (1 … LK_PERMITS_AT_ONCE_MAX), whose ids it copies: all or none, as
- * lk_permit_semaphore_release(). Errors as there. LK_ENOMEM also in the completion: nothing was
- * released, and we still hold ours. It cannot be cancelled. Since 0.1.
- */
-LK_API int lk_queue_permits_release(lk_queue *queue, lk_permit_semaphore *semaphore,
-				    const lk_permit *permits, int64_t count, uint64_t tag,
-				    uint64_t *id_out, lk_error *error);
-
-/* Starts lk_permit_semaphore_update_lease(). Errors as there. Since 0.1. */
-LK_API int lk_queue_permit_update_lease(lk_queue *queue, lk_permit_semaphore *semaphore,
-					const char *permit_id, int64_t lease_ms, uint64_t tag,
-					uint64_t *id_out, lk_error *error);
-
-/* Starts lk_permit_semaphore_try_set(); the answer is 1 or 0. Errors as there. Since 0.1. */
-LK_API int lk_queue_permit_try_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
-				   uint64_t tag, uint64_t *id_out, lk_error *error);
-
-/* Starts lk_permit_semaphore_set(). Errors as there. Since 0.1. */
-LK_API int lk_queue_permit_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
-			       uint64_t tag, uint64_t *id_out, lk_error *error);
-
-/* Starts lk_permit_semaphore_add(). Errors as there. Since 0.1. */
-LK_API int lk_queue_permit_add(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t change,
-			       uint64_t tag, uint64_t *id_out, lk_error *error);
-
-/* Starts lk_permit_semaphore_delete(); the answer is 1 or 0. Errors as there. Since 0.1. */
-LK_API int lk_queue_permit_delete(lk_queue *queue, lk_permit_semaphore *semaphore, uint64_t tag,
-				  uint64_t *id_out, lk_error *error);
 
 /*
  * Asks that an acquire, a wait for a latch, or a request for notices ends. Returns 1 when the

@@ -73,6 +73,16 @@ typedef struct lk_semaphore_options {
 		sizeof(lk_semaphore_options), 0, 0                                                 \
 	}
 
+typedef struct lk_semaphore_release_options {
+	size_t struct_size;
+	int if_exists; /* 1: releases only what exists */
+} lk_semaphore_release_options;
+
+#define LK_SEMAPHORE_RELEASE_OPTIONS_INIT                                                          \
+	{                                                                                          \
+		sizeof(lk_semaphore_release_options), 0                                            \
+	}
+
 LK_BEGIN_DECLS
 
 /*
@@ -110,18 +120,13 @@ LK_API int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_
 /*
  * Releases `permits` (1 … LK_PERMITS_MAX), and makes the semaphore if there is none
  * (RSemaphore.release). If more than LK_PERMITS_MAX would be free, the call fails with LK_EINVAL
- * and changes nothing. Blocks for one round trip, at most for the command limit. Errors: LK_EINVAL,
- * LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: they may have been released) and those of
- * lk_client_ping(). Since 0.1.
+ * and changes nothing. `options` may be NULL. With `if_exists` it releases only if the semaphore
+ * exists: returns 1, or 0 when it does not (RSemaphore.releaseIfExists). Blocks for one round trip,
+ * at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: they
+ * may have been released) and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_semaphore_release(lk_semaphore *semaphore, int64_t permits, lk_error *error);
-
-/*
- * The same, but only if the semaphore exists: returns 1, or 0 when it does not
- * (RSemaphore.releaseIfExists). Since 0.1.
- */
-LK_API int lk_semaphore_release_if_exists(lk_semaphore *semaphore, int64_t permits,
-					  lk_error *error);
+LK_API int lk_semaphore_release(lk_semaphore *semaphore, int64_t permits,
+				const lk_semaphore_release_options *options, lk_error *error);
 
 /*
  * Adds `change` to the number of permits (RSemaphore.addPermits, but the time to live stays). It

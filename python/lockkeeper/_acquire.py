@@ -229,8 +229,9 @@ class Hold(HoldBase):
 
     async def _atake(self) -> None:
         self._options.cancel = ffi.NULL
-        await _loop.current().call(lib.lk_queue_acquire, self._lock.pointer(), self._wait_ms,
-                                   self._options, give_back=lambda _: self._give_back())
+        await _loop.current().call(lib.LK_OP_ACQUIRE, lambda _: self._give_back(),
+                                   lock=self._lock.pointer(), wait_ms=self._wait_ms,
+                                   acquire=self._options)
 
     def _release_options(self, keep: float) -> Any:
         options = ffi.new("lk_release_options *")
@@ -269,8 +270,8 @@ class Hold(HoldBase):
     async def arelease(self, keep: float = 0) -> None:
         self._check_process()
         try:
-            await _loop.current().call(lib.lk_queue_release, self._lock.pointer(),
-                                       self._release_options(keep), 0)
+            await _loop.current().call(lib.LK_OP_RELEASE, lock=self._lock.pointer(),
+                                       release=self._release_options(keep))
         except Error as error:
             if error.code not in STILL_HELD:
                 self._inside = self._begun = False
@@ -314,12 +315,16 @@ class Hold(HoldBase):
     def extend(self, seconds: float) -> None:
         """The hold lasts at least so long from now; it never gets shorter."""
         self._check_process()
-        check(lib.lk_lock_extend, self._lock.pointer(), lease_ms(seconds), self._owner)
+        check(lib.lk_lock_extend, self._lock.pointer(), lease_ms(seconds), self._extend_options())
 
     async def aextend(self, seconds: float) -> None:
         self._check_process()
-        await _loop.current().call(lib.lk_queue_extend, self._lock.pointer(), lease_ms(seconds),
-                                   self._owner, 0)
+        await _loop.current().call(lib.LK_OP_EXTEND, lock=self._lock.pointer(),
+                                   lease_ms=lease_ms(seconds), extend=self._extend_options())
+
+    def _extend_options(self) -> Any:
+        return ffi.new("lk_extend_options *", {"struct_size": ffi.sizeof("lk_extend_options"),
+                                               "owner": self._owner})
 
 
 class Lock(Handle):

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class _Counter(Handle):
-    """A handle whose asynchronous calls are lk_queue_…(queue, handle, arguments, tag, …)."""
+    """A handle; `_handle` is the member of lk_request that has it."""
 
+    _handle: str
     _free: Any
     _new: Any
     _type: str
@@ -34,10 +35,11 @@ class _Counter(Handle):
         check(call, self.pointer(), *arguments, out)
         return out[0]
 
-    async def _acall(self, call: Callable[..., int], *arguments: Any,
-                     give_back: Callable[[_loop.Completion], None] | None = None) -> int:
-        completion = await _loop.current().call(call, self.pointer(), *arguments, 0,
-                                                give_back=give_back)
+    async def _acall(self, operation: int,
+                     give_back: Callable[[_loop.Completion], None] | None = None,
+                     **members: Any) -> int:
+        members[self._handle] = self.pointer()
+        completion = await _loop.current().call(operation, give_back, **members)
         return completion.answer
 
     def __repr__(self) -> str:
@@ -59,12 +61,12 @@ class SemaphoreHold(HoldBase):
 
     async def _atake(self) -> None:
         await self._semaphore._acall(
-            lib.lk_queue_semaphore_acquire, self.permits, self._wait_ms,
-            give_back=lambda _: self._return())
+            lib.LK_OP_ACQUIRE, lambda _: self._return(), number=self.permits,
+            wait_ms=self._wait_ms)
         self._inside = True
 
     def _return(self) -> None:
-        lib.lk_semaphore_release(self._semaphore.pointer(), self.permits, ffi.NULL)
+        lib.lk_semaphore_release(self._semaphore.pointer(), self.permits, ffi.NULL, ffi.NULL)
 
     def _give_back(self) -> None:
         if self._inside and self._process == _process.number:
@@ -85,6 +87,7 @@ class SemaphoreHold(HoldBase):
 class Semaphore(_Counter):
     """A number of permits that nobody owns."""
 
+    _handle = "semaphore"
     _free, _new, _type = lib.lk_semaphore_free, lib.lk_semaphore_new, "lk_semaphore **"
 
     def hold(self, permits: int = 1, wait: float | None = None) -> SemaphoreHold:
@@ -98,46 +101,47 @@ class Semaphore(_Counter):
 
     async def aacquire(self, permits: int = 1, wait: float | None = None) -> None:
         await self._acall(
-            lib.lk_queue_semaphore_acquire, permits, wait_ms(wait),
-            give_back=lambda _: lib.lk_semaphore_release(self.pointer(), permits, ffi.NULL))
+            lib.LK_OP_ACQUIRE,
+            lambda _: lib.lk_semaphore_release(self.pointer(), permits, ffi.NULL, ffi.NULL),
+            number=permits, wait_ms=wait_ms(wait))
 
     def release(self, permits: int = 1) -> None:
-        self._call(lib.lk_semaphore_release, permits)
+        self._call(lib.lk_semaphore_release, permits, ffi.NULL)
 
     async def arelease(self, permits: int = 1) -> None:
-        await self._acall(lib.lk_queue_semaphore_release, permits)
+        await self._acall(lib.LK_OP_RELEASE, number=permits)
 
     def try_set(self, permits: int, ttl: float = 0) -> bool:
         """Sets the number if there is none."""
         return bool(self._call(lib.lk_semaphore_try_set, permits, wait_ms(ttl)))
 
     async def atry_set(self, permits: int, ttl: float = 0) -> bool:
-        return bool(await self._acall(lib.lk_queue_semaphore_try_set, permits, wait_ms(ttl)))
+        return bool(await self._acall(lib.LK_OP_TRY_SET, number=permits, ttl_ms=wait_ms(ttl)))
 
     def add(self, change: int) -> None:
         self._call(lib.lk_semaphore_add, change)
 
     async def aadd(self, change: int) -> None:
-        await self._acall(lib.lk_queue_semaphore_add, change)
+        await self._acall(lib.LK_OP_ADD, number=change)
 
     def drain(self) -> int:
         """Acquires all free permits; how many."""
         return self._ask(lib.lk_semaphore_drain)
 
     async def adrain(self) -> int:
-        return await self._acall(lib.lk_queue_semaphore_drain)
+        return await self._acall(lib.LK_OP_DRAIN)
 
     def available(self) -> int:
         return self._ask(lib.lk_semaphore_available)
 
     async def aavailable(self) -> int:
-        return await self._acall(lib.lk_queue_semaphore_available)
+        return await self._acall(lib.LK_OP_COUNT)
 
     def delete(self) -> bool:
         return bool(self._call(lib.lk_semaphore_delete))
 
     async def adelete(self) -> bool:
-        return bool(await self._acall(lib.lk_queue_semaphore_delete))
+        return bool(await self._acall(lib.LK_OP_DELETE))
 
 
 class PermitHold(HoldBase):
@@ -170,8 +174,8 @@ class PermitHold(HoldBase):
     async def _atake(self) -> None:
         self._options.cancel = ffi.NULL
         completion = await _loop.current().call(
-            lib.lk_queue_permit_acquire, self._semaphore.pointer(), self._wait_ms, self._options,
-            give_back=self._returned)
+            lib.LK_OP_ACQUIRE, self._returned, permit_semaphore=self._semaphore.pointer(),
+            number=1, wait_ms=self._wait_ms, acquire=self._options)
         self._permit.id = completion.field.encode()
 
     def _returned(self, completion: _loop.Completion) -> None:
@@ -197,7 +201,7 @@ class PermitHold(HoldBase):
     async def arelease(self) -> None:
         self._check_process()
         try:
-            await self._semaphore._acall(lib.lk_queue_permit_release, self._permit.id)
+            await self._semaphore._acall(lib.LK_OP_RELEASE, permits=self._permit, number=1)
         finally:
             self._over()
 
@@ -214,6 +218,7 @@ class PermitHold(HoldBase):
 class PermitSemaphore(_Counter):
     """Permits with ids and leases."""
 
+    _handle = "permit_semaphore"
     _free, _new, _type = (lib.lk_permit_semaphore_free, lib.lk_permit_semaphore_new,
                           "lk_permit_semaphore **")
 
@@ -234,19 +239,19 @@ class PermitSemaphore(_Counter):
         return bool(self._call(lib.lk_permit_semaphore_try_set, permits))
 
     async def atry_set(self, permits: int) -> bool:
-        return bool(await self._acall(lib.lk_queue_permit_try_set, permits))
+        return bool(await self._acall(lib.LK_OP_TRY_SET, number=permits))
 
     def set(self, permits: int) -> None:
         self._call(lib.lk_permit_semaphore_set, permits)
 
     async def aset(self, permits: int) -> None:
-        await self._acall(lib.lk_queue_permit_set, permits)
+        await self._acall(lib.LK_OP_SET, number=permits)
 
     def add(self, change: int) -> None:
         self._call(lib.lk_permit_semaphore_add, change)
 
     async def aadd(self, change: int) -> None:
-        await self._acall(lib.lk_queue_permit_add, change)
+        await self._acall(lib.LK_OP_ADD, number=change)
 
     def count(self) -> tuple[int, int]:
         """How many are free, and how many in use."""
@@ -259,19 +264,20 @@ class PermitSemaphore(_Counter):
         self._call(lib.lk_permit_semaphore_update_lease, as_bytes(permit_id), lease_ms(seconds))
 
     async def aupdate_lease(self, permit_id: str, seconds: float) -> None:
-        await self._acall(lib.lk_queue_permit_update_lease, as_bytes(permit_id),
-                          lease_ms(seconds))
+        permit = ffi.new("lk_permit *", {"id": as_bytes(permit_id)})
+        await self._acall(lib.LK_OP_EXTEND, permits=permit, number=1, lease_ms=lease_ms(seconds))
 
     def delete(self) -> bool:
         return bool(self._call(lib.lk_permit_semaphore_delete))
 
     async def adelete(self) -> bool:
-        return bool(await self._acall(lib.lk_queue_permit_delete))
+        return bool(await self._acall(lib.LK_OP_DELETE))
 
 
 class Latch(_Counter):
     """Others wait until its count is zero."""
 
+    _handle = "latch"
     _free, _new, _type = lib.lk_latch_free, lib.lk_latch_new, "lk_latch **"
 
     def wait(self, wait: float | None = None) -> None:
@@ -281,31 +287,31 @@ class Latch(_Counter):
             pointer, left_ms, token, error), wait_ms(wait))
 
     async def await_open(self, wait: float | None = None) -> None:
-        await self._acall(lib.lk_queue_latch_await, wait_ms(wait))
+        await self._acall(lib.LK_OP_AWAIT, wait_ms=wait_ms(wait))
 
     def try_set(self, count: int) -> bool:
         """Closes an open latch."""
         return bool(self._call(lib.lk_latch_try_set, count))
 
     async def atry_set(self, count: int) -> bool:
-        return bool(await self._acall(lib.lk_queue_latch_try_set, count))
+        return bool(await self._acall(lib.LK_OP_TRY_SET, number=count))
 
     def count_down(self, by: int = 1) -> int:
         """The count that is left."""
         return self._ask(lib.lk_latch_count_down, by)
 
     async def acount_down(self, by: int = 1) -> int:
-        return await self._acall(lib.lk_queue_latch_count_down, by)
+        return await self._acall(lib.LK_OP_COUNT_DOWN, number=by)
 
     def count(self) -> int:
         return self._ask(lib.lk_latch_count)
 
     async def acount(self) -> int:
-        return await self._acall(lib.lk_queue_latch_count)
+        return await self._acall(lib.LK_OP_COUNT)
 
     def delete(self) -> bool:
         """Opens it, whatever its count."""
         return bool(self._call(lib.lk_latch_delete))
 
     async def adelete(self) -> bool:
-        return bool(await self._acall(lib.lk_queue_latch_delete))
+        return bool(await self._acall(lib.LK_OP_DELETE))

@@ -97,11 +97,14 @@ class Loop:
             if count < AT_ONCE:
                 return
 
-    async def call(self, start: Callable[..., int], *arguments: Any,
-                   give_back: Callable[[Completion], None] | None = None) -> Completion:
-        """start(queue, *arguments, id_out, error); the completion of a call that succeeded."""
+    async def call(self, operation: int,
+                   give_back: Callable[[Completion], None] | None = None,
+                   **members: Any) -> Completion:
+        """Makes a request with these members; the completion of a call that succeeded."""
         loop = asyncio.get_running_loop()
-        check(start, self._queue, *arguments, self._id)
+        asked = ffi.new("lk_request *", {"struct_size": ffi.sizeof("lk_request"),
+                                         "operation": operation, **members})
+        check(lib.lk_queue_start, self._queue, asked, self._id)
         number = self._id[0]
         request = self._requests[number] = _Request(give_back)
         completion = await self._completed(loop, number, request)

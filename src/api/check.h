@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+#include <lockkeeper/queue.h>
+
 #include "lock/async.h"
 
 /* A call that may wait for a server. 0, with the calling thread and its cancel state to be given to
@@ -35,10 +37,29 @@ static inline void lk__leave(int saved)
 /* 0, or why the queue cannot be used. */
 int lk__queue_check(const lk_queue *queue, const char *operation, lk_error *error);
 
-/* Starts a request that was checked. Its id goes to `id_out`, which may be NULL. */
-int lk__queue_start(lk_queue *queue, int operation, struct lk__entry *entry,
-		    const struct lk__owner *owner, const struct lk__async_want *want, uint64_t tag,
-		    uint64_t *id_out, lk_error *error);
+/* A request that is being started. */
+struct lk__start {
+	lk_queue *queue;
+	const lk_request *request; /* ours: whole, and with what its operation uses alone */
+	void *handle;              /* the one that it has */
+	const char *operation;     /* "LK_OP_…", for messages */
+	uint64_t *id_out;          /* of the completion */
+	lk_error *error;
+};
+
+#define LK__START(operation, handle, members, call)                                                \
+	int lk__start_##call(const struct lk__start *start);
+LK_REQUEST_MAP(LK__START)
+#undef LK__START
+
+/* Makes its completion, whose owner may be NULL. Free it with lk__queue_unreserve() if nothing
+ * comes of it. */
+int lk__start_reserve(const struct lk__start *start, struct lk__completion **completion_out,
+		      const struct lk__owner *owner);
+
+/* Starts it, whose arguments are good. */
+int lk__start_go(const struct lk__start *start, struct lk__entry *entry,
+		 const struct lk__owner *owner, struct lk__async_want *want);
 
 enum lk__argument {
 #define ARGUMENT(id, name, least, most, what) LK__##id,

@@ -55,13 +55,11 @@ int lk__counter_enter_briefly(struct lk__counter_call *call)
 int lk__counter_enter(struct lk__counter_call *call)
 {
 	int rc = 0;
-	if (call->completes)
-		rc = lk__queue_check(call->queue, call->operation, call->error);
-	else if (call->counter)
+	if (!call->start && call->counter)
 		rc = lk__check_blocking(call->counter->client, call->operation, call->error);
 	if (rc == 0)
 		rc = lk__counter_enter_briefly(call);
-	if (rc < 0 || !call->completes)
+	if (rc < 0 || !call->start)
 		return rc;
 	rc = lk__loop_start(call->counter->client, call->error);
 	return rc < 0 ? lk__counter_leave(call, rc) : 0;
@@ -76,11 +74,7 @@ int lk__counter_leave(struct lk__counter_call *call, int rc)
 int lk__counter_go(struct lk__counter_call *call, struct lk__entry *entry,
 		   const struct lk__owner *owner, struct lk__async_want *want)
 {
-	static const struct lk__owner nobody = {.name = ""};
-	want->operation = call->operation;
-	int rc = lk__queue_start(call->queue, call->completes, entry ? entry : call->counter->entry,
-				 owner ? owner : &nobody, want, call->tag, call->id_out,
-				 call->error);
+	int rc = lk__start_go(call->start, entry ? entry : call->counter->entry, owner, want);
 	return lk__counter_leave(call, rc);
 }
 
@@ -93,7 +87,7 @@ int lk__counter_change(struct lk__counter_call *call, const struct lk__change *c
 	int rc = lk__counter_enter(call);
 	if (rc < 0)
 		return rc;
-	if (call->completes)
+	if (call->start)
 		return lk__counter_go(call, NULL, NULL,
 				      &(struct lk__async_want){.way = LK__ASYNC_CHANGE,
 							       .counter = call->counter,
@@ -119,7 +113,7 @@ int lk__counter_get(struct lk__counter_call *call, int64_t *count_out)
 	int rc = lk__counter_enter(call);
 	if (rc < 0)
 		return rc;
-	if (call->completes)
+	if (call->start)
 		return lk__counter_go(
 			call, NULL, NULL,
 			&(struct lk__async_want){.way = LK__ASYNC_COUNT, .counter = call->counter});
@@ -147,7 +141,7 @@ int lk__counter_wait(struct lk__counter_call *call, struct lk__want *want)
 		return rc;
 	want->settings.permits = call->counter->permits;
 	want->settings.ttl_ms = call->counter->ttl_ms;
-	return call->completes ? lk__counter_go(call, NULL, NULL,
-						&(struct lk__async_want){.acquire = *want})
-			       : lk__counter_leave(call, lk__counter_acquire(call, want));
+	return call->start ? lk__counter_go(call, NULL, NULL,
+					    &(struct lk__async_want){.acquire = *want})
+			   : lk__counter_leave(call, lk__counter_acquire(call, want));
 }

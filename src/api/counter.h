@@ -9,18 +9,14 @@
 #ifndef LK__API_COUNTER_H
 #define LK__API_COUNTER_H
 
-#include <lockkeeper/queue.h>
-
-#include "lock/async.h"
+#include "api/check.h"
 
 struct lk__counter_call {
 	struct lk__counter *counter; /* NULL: the caller's handle is */
 	const char *operation;
 	lk_error *error;
-	int completes; /* the LK_OP_… of its completion; 0: it blocks, and has no queue */
-	lk_queue *queue;
-	uint64_t tag, *id_out;
-	struct lk__thread *thread; /* from enter to leave */
+	const struct lk__start *start; /* NULL: it blocks */
+	struct lk__thread *thread;     /* from enter to leave */
 	int saved;
 };
 
@@ -30,18 +26,12 @@ static inline struct lk__counter_call lk__counter_call(void *handle, const char 
 	return (struct lk__counter_call){.counter = handle, .operation = operation, .error = error};
 }
 
-static inline struct lk__counter_call lk__counter_start(lk_queue *queue, void *handle,
-							const char *operation, int completes,
-							uint64_t tag, uint64_t *id_out,
-							lk_error *error)
+static inline struct lk__counter_call lk__counter_start(const struct lk__start *start)
 {
-	return (struct lk__counter_call){.counter = handle,
-					 .operation = operation,
-					 .error = error,
-					 .completes = completes,
-					 .queue = queue,
-					 .tag = tag,
-					 .id_out = id_out};
+	return (struct lk__counter_call){.counter = start->handle,
+					 .operation = start->operation,
+					 .error = start->error,
+					 .start = start};
 }
 
 /* Checks the name, and makes a handle. Free it with lk__counter_free(). `permits`, `ttl_ms`: as the

@@ -52,12 +52,10 @@ int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error)
 	return rc < 0 ? rc : (int)answer;
 }
 
-int lk_queue_latch_try_set(lk_queue *queue, lk_latch *latch, int64_t count, uint64_t tag,
-			   uint64_t *id_out, lk_error *error)
+int lk__start_latch_try_set(const struct lk__start *start)
 {
-	return latch_change(lk__counter_start(queue, latch, "lk_queue_latch_try_set", LK_OP_CHANGE,
-					      tag, id_out, error),
-			    LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT, count, NULL);
+	return latch_change(lk__counter_start(start), LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT,
+			    start->request->number, NULL);
 }
 
 int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error *error)
@@ -70,12 +68,10 @@ int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error
 	return rc;
 }
 
-int lk_queue_latch_count_down(lk_queue *queue, lk_latch *latch, int64_t by, uint64_t tag,
-			      uint64_t *id_out, lk_error *error)
+int lk__start_latch_count_down(const struct lk__start *start)
 {
-	return latch_change(lk__counter_start(queue, latch, "lk_queue_latch_count_down",
-					      LK_OP_CHANGE, tag, id_out, error),
-			    LK__SCRIPT_LATCH_COUNT_DOWN, LK__LATCH_BY, by, NULL);
+	return latch_change(lk__counter_start(start), LK__SCRIPT_LATCH_COUNT_DOWN, LK__LATCH_BY,
+			    start->request->number, NULL);
 }
 
 static int latch_delete(struct lk__counter_call call)
@@ -89,11 +85,9 @@ int lk_latch_delete(lk_latch *latch, lk_error *error)
 	return latch_delete(lk__counter_call(latch, "lk_latch_delete", error));
 }
 
-int lk_queue_latch_delete(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
-			  lk_error *error)
+int lk__start_latch_delete(const struct lk__start *start)
 {
-	return latch_delete(lk__counter_start(queue, latch, "lk_queue_latch_delete", LK_OP_CHANGE,
-					      tag, id_out, error));
+	return latch_delete(lk__counter_start(start));
 }
 
 /* ---- asking ---- */
@@ -110,11 +104,9 @@ int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error)
 	return rc;
 }
 
-int lk_queue_latch_count(lk_queue *queue, lk_latch *latch, uint64_t tag, uint64_t *id_out,
-			 lk_error *error)
+int lk__start_latch_count(const struct lk__start *start)
 {
-	struct lk__counter_call call = lk__counter_start(queue, latch, "lk_queue_latch_count",
-							 LK_OP_COUNT, tag, id_out, error);
+	struct lk__counter_call call = lk__counter_start(start);
 	return lk__counter_get(&call, NULL);
 }
 
@@ -144,10 +136,7 @@ int lk_latch_await(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error
 	return latch_wait(lk__counter_call(latch, "lk_latch_await", error), wait_ms, cancel);
 }
 
-int lk_queue_latch_await(lk_queue *queue, lk_latch *latch, int64_t wait_ms, uint64_t tag,
-			 uint64_t *id_out, lk_error *error)
+int lk__start_latch_await(const struct lk__start *start)
 {
-	return latch_wait(lk__counter_start(queue, latch, "lk_queue_latch_await", LK_OP_AWAIT, tag,
-					    id_out, error),
-			  wait_ms, NULL);
+	return latch_wait(lk__counter_start(start), start->request->wait_ms, NULL);
 }

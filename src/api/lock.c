@@ -284,12 +284,17 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 	return rc;
 }
 
-int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *error)
+int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *options,
+		   lk_error *error)
 {
+	const char *operation = "lk_lock_extend";
+	lk_extend_options own;
 	struct lk__call call = {.entry = NULL};
-	int rc = LK__CHECK("lk_lock_extend", error, {LK__LEASE, lease_ms});
+	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__lock_enter(&call, lock, "lk_lock_extend", owner, error);
+		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
+	if (rc == 0)
+		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc)
 		return rc;
 	rc = call.multi ? lk__multi_extend(call.multi, &call.owner, lease_ms, error)

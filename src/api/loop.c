@@ -50,37 +50,31 @@ int lk_client_process(lk_client *client, lk_error *error)
 	return rc < 0 ? lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc)) : 0;
 }
 
-static int close_check(const lk_queue *queue, lk_client *client, int how, lk_error *error)
+static int close_check(const struct lk__start *start)
 {
-	const char *operation = "lk_queue_close";
-	if (!queue)
-		return lk__fail(error, LK_EINVAL, "%s: queue is NULL", operation);
-	int rc = check_threadless(client, operation, error);
+	const char *operation = start->operation;
+	lk_client *client = start->handle;
+	int rc = check_threadless(client, operation, start->error);
 	if (rc == 0)
-		rc = LK__CHECK(operation, error, {LK__HOW, how});
+		rc = LK__CHECK(operation, start->error, {LK__HOW, start->request->how});
 	if (rc == 0 && atomic_load(&client->state) == LK__CLIENT_CLOSED)
-		rc = lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
+		rc = lk__fail(start->error, LK_ECLOSED, "%s: the client is closed", operation);
 	if (rc == 0 && lk__close_is_under_way(client))
-		rc = lk__fail(error, LK_EPENDING, "%s: the client is being closed", operation);
+		rc = lk__fail(start->error, LK_EPENDING, "%s: the client is being closed",
+			      operation);
 	return rc;
 }
 
-int lk_queue_close(lk_queue *queue, lk_client *client, int how, uint64_t tag, uint64_t *id_out,
-		   lk_error *error)
+int lk__start_client_close(const struct lk__start *start)
 {
-	static const struct lk__owner nobody = {.name = ""};
 	struct lk__completion *completion;
-	int rc = close_check(queue, client, how, error);
+	int rc = close_check(start);
 	if (rc == 0)
-		rc = lk__queue_reserve(queue, &completion, LK_OP_CLOSE, &nobody, error);
+		rc = lk__start_reserve(start, &completion, NULL);
 	if (rc < 0)
 		return rc;
-	uint64_t id = completion->value.id;
-	completion->value.tag = tag;
-	rc = lk__close_start(client, how, completion, error);
+	rc = lk__close_start(start->handle, start->request->how, completion, start->error);
 	if (rc < 0)
 		lk__queue_unreserve(completion);
-	else if (id_out)
-		*id_out = id;
 	return rc;
 }

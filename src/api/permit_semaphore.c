@@ -103,7 +103,7 @@ static int permits_acquire(struct lk__counter_call *call, int64_t count, lk_perm
 	struct lk__settings settings = {.permits = counter->permits, .ttl_ms = counter->ttl_ms};
 	struct lk__want want = lk__want_of(options, wait_ms, settings);
 	want.count = count;
-	if (call->completes)
+	if (call->start)
 		return lk__counter_go(call, NULL, NULL, &(struct lk__async_want){.acquire = want});
 	want.cancel = options->cancel;
 	want.grant_out = &grant;
@@ -121,14 +121,13 @@ static int permits_take(struct lk__counter_call call, int64_t count, lk_permit *
 	int rc = lk__copy_options(&own, sizeof(own), options, call.operation, call.error);
 	if (rc == 0)
 		rc = LK__CHECK(call.operation, call.error, {LK__WAIT, wait_ms});
-	if (rc == 0 && call.completes && own.cancel)
+	if (rc == 0 && call.start && own.cancel)
 		rc = lk__fail(call.error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
 			      call.operation);
 	if (rc == 0)
 		rc = lk__counter_enter(&call);
 	if (rc < 0)
 		return rc;
-	call.tag = own.tag;
 	rc = check_options(&call, count, &own);
 	return rc < 0 ? lk__counter_leave(&call, rc)
 		      : permits_acquire(&call, count, permits_out, wait_ms, &own);
@@ -145,21 +144,10 @@ int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
 			    wait_ms, options);
 }
 
-int lk_queue_permit_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t wait_ms,
-			    const lk_acquire_options *options, uint64_t *id_out, lk_error *error)
+int lk__start_permit_semaphore_acquire(const struct lk__start *start)
 {
-	return permits_take(lk__counter_start(queue, semaphore, "lk_queue_permit_acquire",
-					      LK_OP_ACQUIRE, 0, id_out, error),
-			    1, NULL, wait_ms, options);
-}
-
-int lk_queue_permits_acquire(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t count,
-			     int64_t wait_ms, const lk_acquire_options *options, uint64_t *id_out,
-			     lk_error *error)
-{
-	return permits_take(lk__counter_start(queue, semaphore, "lk_queue_permits_acquire",
-					      LK_OP_ACQUIRE, 0, id_out, error),
-			    count, NULL, wait_ms, options);
+	return permits_take(lk__counter_start(start), start->request->number, NULL,
+			    start->request->wait_ms, start->request->acquire);
 }
 
 /* How many permits a completion says were acquired; 0: it says nothing of any. */
@@ -203,10 +191,10 @@ static int giving_go(struct lk__counter_call *call, struct lk__giving *giving)
 				  .name_size = LK_PERMIT_ID_SIZE - 1};
 	struct lk__counting counting;
 	int rc;
-	if (call->completes && single)
+	if (call->start && single)
 		rc = lk__counter_go(call, single, &owner,
 				    &(struct lk__async_want){.way = LK__ASYNC_RELEASE});
-	else if (call->completes)
+	else if (call->start)
 		rc = lk__counter_go(call, NULL, NULL,
 				    &(struct lk__async_want){.way = LK__ASYNC_GIVE,
 							     .counter = call->counter,
@@ -219,7 +207,7 @@ static int giving_go(struct lk__counter_call *call, struct lk__giving *giving)
 				  call->error);
 		rc = lk__counter_leave(call, lk__op_run(&counting.op));
 	}
-	if (!call->completes || single || rc < 0) /* else it is the request's */
+	if (!call->start || single || rc < 0) /* else it is the request's */
 		lk__giving_free(giving);
 	return rc;
 }
@@ -244,27 +232,10 @@ int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit 
 			    permits, count);
 }
 
-int lk_queue_permit_release(lk_queue *queue, lk_permit_semaphore *semaphore, const char *permit_id,
-			    uint64_t tag, uint64_t *id_out, lk_error *error)
+int lk__start_permit_semaphore_release(const struct lk__start *start)
 {
-	const char *operation = "lk_queue_permit_release";
-	lk_permit permit;
-	int rc = check_id(operation, permit_id, error);
-	if (rc < 0)
-		return rc;
-	memcpy(permit.id, permit_id, sizeof(permit.id));
-	return permits_give(
-		lk__counter_start(queue, semaphore, operation, LK_OP_RELEASE, tag, id_out, error),
-		&permit, 1);
-}
-
-int lk_queue_permits_release(lk_queue *queue, lk_permit_semaphore *semaphore,
-			     const lk_permit *permits, int64_t count, uint64_t tag,
-			     uint64_t *id_out, lk_error *error)
-{
-	return permits_give(lk__counter_start(queue, semaphore, "lk_queue_permits_release",
-					      LK_OP_RELEASE, tag, id_out, error),
-			    permits, count);
+	return permits_give(lk__counter_start(start), start->request->permits,
+			    start->request->number);
 }
 
 /* ---- another lease ---- */
@@ -282,7 +253,7 @@ static int permit_update(struct lk__counter_call call, const char *id, int64_t l
 	if (rc < 0)
 		return rc;
 	memcpy(want.permit.id, id, sizeof(want.permit.id));
-	if (call.completes)
+	if (call.start)
 		return lk__counter_go(&call, NULL, NULL, &want);
 	lk__counting_lease(&counting, call.counter, call.thread, id, lease_ms, call.operation,
 			   call.error);
@@ -296,13 +267,14 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 			     id, lease_ms);
 }
 
-int lk_queue_permit_update_lease(lk_queue *queue, lk_permit_semaphore *semaphore,
-				 const char *permit_id, int64_t lease_ms, uint64_t tag,
-				 uint64_t *id_out, lk_error *error)
+int lk__start_permit_semaphore_update_lease(const struct lk__start *start)
 {
-	return permit_update(lk__counter_start(queue, semaphore, "lk_queue_permit_update_lease",
-					       LK_OP_EXTEND, tag, id_out, error),
-			     permit_id, lease_ms);
+	const lk_request *request = start->request;
+	int rc = lk__check_range(start->operation, "number", request->number, 1, 1, start->error);
+	return rc < 0 ? rc
+		      : permit_update(lk__counter_start(start),
+				      request->permits ? request->permits->id : NULL,
+				      request->lease_ms);
 }
 
 /* ---- how many there are ---- */
@@ -327,12 +299,9 @@ int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t permits,
 			   permits, "new");
 }
 
-int lk_queue_permit_try_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
-			    uint64_t tag, uint64_t *id_out, lk_error *error)
+int lk__start_permit_semaphore_try_set(const struct lk__start *start)
 {
-	return permits_set(lk__counter_start(queue, semaphore, "lk_queue_permit_try_set",
-					     LK_OP_CHANGE, tag, id_out, error),
-			   permits, "new");
+	return permits_set(lk__counter_start(start), start->request->number, "new");
 }
 
 int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_error *error)
@@ -342,12 +311,9 @@ int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits, lk_
 	return rc < 0 ? rc : 0;
 }
 
-int lk_queue_permit_set(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t permits,
-			uint64_t tag, uint64_t *id_out, lk_error *error)
+int lk__start_permit_semaphore_set(const struct lk__start *start)
 {
-	return permits_set(lk__counter_start(queue, semaphore, "lk_queue_permit_set", LK_OP_CHANGE,
-					     tag, id_out, error),
-			   permits, "all");
+	return permits_set(lk__counter_start(start), start->request->number, "all");
 }
 
 static int permits_add(struct lk__counter_call call, int64_t change)
@@ -363,12 +329,9 @@ int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_e
 	return permits_add(lk__counter_call(semaphore, "lk_permit_semaphore_add", error), change);
 }
 
-int lk_queue_permit_add(lk_queue *queue, lk_permit_semaphore *semaphore, int64_t change,
-			uint64_t tag, uint64_t *id_out, lk_error *error)
+int lk__start_permit_semaphore_add(const struct lk__start *start)
 {
-	return permits_add(lk__counter_start(queue, semaphore, "lk_queue_permit_add", LK_OP_CHANGE,
-					     tag, id_out, error),
-			   change);
+	return permits_add(lk__counter_start(start), start->request->number);
 }
 
 static int permits_delete(struct lk__counter_call call)
@@ -383,11 +346,9 @@ int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error)
 	return permits_delete(lk__counter_call(semaphore, "lk_permit_semaphore_delete", error));
 }
 
-int lk_queue_permit_delete(lk_queue *queue, lk_permit_semaphore *semaphore, uint64_t tag,
-			   uint64_t *id_out, lk_error *error)
+int lk__start_permit_semaphore_delete(const struct lk__start *start)
 {
-	return permits_delete(lk__counter_start(queue, semaphore, "lk_queue_permit_delete",
-						LK_OP_CHANGE, tag, id_out, error));
+	return permits_delete(lk__counter_start(start));
 }
 
 /* ---- what the server knows ---- */

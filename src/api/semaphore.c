@@ -51,12 +51,10 @@ int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_
 			      wait_ms, cancel);
 }
 
-int lk_queue_semaphore_acquire(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
-			       int64_t wait_ms, uint64_t tag, uint64_t *id_out, lk_error *error)
+int lk__start_semaphore_acquire(const struct lk__start *start)
 {
-	return semaphore_take(lk__counter_start(queue, semaphore, "lk_queue_semaphore_acquire",
-						LK_OP_ACQUIRE, tag, id_out, error),
-			      permits, wait_ms, NULL);
+	return semaphore_take(lk__counter_start(start), start->request->number,
+			      start->request->wait_ms, NULL);
 }
 
 /* ---- giving back ---- */
@@ -71,46 +69,35 @@ static struct lk__change semaphore_change(int64_t added, bool if_exists, int64_t
 	return change;
 }
 
-static int semaphore_give(struct lk__counter_call call, int64_t permits, bool if_exists)
+static int semaphore_give(struct lk__counter_call call, int64_t permits,
+			  const lk_semaphore_release_options *options)
 {
-	int rc = LK__CHECK(call.operation, call.error, {LK__PERMITS, permits});
+	lk_semaphore_release_options own;
+	int rc = lk__copy_options(&own, sizeof(own), options, call.operation, call.error);
+	if (rc == 0)
+		rc = LK__CHECK(call.operation, call.error, {LK__PERMITS, permits},
+			       {LK__IF_EXISTS, own.if_exists});
 	if (rc < 0)
 		return rc;
 	/* What is released was of a count that is gone: all are free. */
 	bool says = call.counter && call.counter->permits > 0;
-	struct lk__change change = semaphore_change(permits, if_exists,
+	struct lk__change change = semaphore_change(permits, own.if_exists,
 						    says ? call.counter->permits - permits : 0);
 	rc = lk__counter_change_said(&call, &change);
-	return rc < 0 || if_exists ? rc : 0;
+	return rc < 0 || own.if_exists ? rc : 0;
 }
 
-int lk_semaphore_release(lk_semaphore *semaphore, int64_t permits, lk_error *error)
+int lk_semaphore_release(lk_semaphore *semaphore, int64_t permits,
+			 const lk_semaphore_release_options *options, lk_error *error)
 {
 	return semaphore_give(lk__counter_call(semaphore, "lk_semaphore_release", error), permits,
-			      false);
+			      options);
 }
 
-int lk_semaphore_release_if_exists(lk_semaphore *semaphore, int64_t permits, lk_error *error)
+int lk__start_semaphore_release(const struct lk__start *start)
 {
-	return semaphore_give(lk__counter_call(semaphore, "lk_semaphore_release_if_exists", error),
-			      permits, true);
-}
-
-int lk_queue_semaphore_release(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
-			       uint64_t tag, uint64_t *id_out, lk_error *error)
-{
-	return semaphore_give(lk__counter_start(queue, semaphore, "lk_queue_semaphore_release",
-						LK_OP_RELEASE, tag, id_out, error),
-			      permits, false);
-}
-
-int lk_queue_semaphore_release_if_exists(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
-					 uint64_t tag, uint64_t *id_out, lk_error *error)
-{
-	return semaphore_give(lk__counter_start(queue, semaphore,
-						"lk_queue_semaphore_release_if_exists",
-						LK_OP_RELEASE, tag, id_out, error),
-			      permits, true);
+	return semaphore_give(lk__counter_start(start), start->request->number,
+			      start->request->semaphore_release);
 }
 
 /* ---- changing ---- */
@@ -131,12 +118,10 @@ int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_m
 			     ttl_ms);
 }
 
-int lk_queue_semaphore_try_set(lk_queue *queue, lk_semaphore *semaphore, int64_t permits,
-			       int64_t ttl_ms, uint64_t tag, uint64_t *id_out, lk_error *error)
+int lk__start_semaphore_try_set(const struct lk__start *start)
 {
-	return semaphore_set(lk__counter_start(queue, semaphore, "lk_queue_semaphore_try_set",
-					       LK_OP_CHANGE, tag, id_out, error),
-			     permits, ttl_ms);
+	return semaphore_set(lk__counter_start(start), start->request->number,
+			     start->request->ttl_ms);
 }
 
 static int semaphore_add(struct lk__counter_call call, int64_t added)
@@ -155,12 +140,9 @@ int lk_semaphore_add(lk_semaphore *semaphore, int64_t change, lk_error *error)
 	return semaphore_add(lk__counter_call(semaphore, "lk_semaphore_add", error), change);
 }
 
-int lk_queue_semaphore_add(lk_queue *queue, lk_semaphore *semaphore, int64_t change, uint64_t tag,
-			   uint64_t *id_out, lk_error *error)
+int lk__start_semaphore_add(const struct lk__start *start)
 {
-	return semaphore_add(lk__counter_start(queue, semaphore, "lk_queue_semaphore_add",
-					       LK_OP_CHANGE, tag, id_out, error),
-			     change);
+	return semaphore_add(lk__counter_start(start), start->request->number);
 }
 
 static int semaphore_drain(struct lk__counter_call call, int64_t *permits_out)
@@ -177,12 +159,9 @@ int lk_semaphore_drain(lk_semaphore *semaphore, int64_t *permits_out, lk_error *
 	return semaphore_drain(lk__counter_call(semaphore, operation, error), permits_out);
 }
 
-int lk_queue_semaphore_drain(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
-			     uint64_t *id_out, lk_error *error)
+int lk__start_semaphore_drain(const struct lk__start *start)
 {
-	return semaphore_drain(lk__counter_start(queue, semaphore, "lk_queue_semaphore_drain",
-						 LK_OP_CHANGE, tag, id_out, error),
-			       NULL);
+	return semaphore_drain(lk__counter_start(start), NULL);
 }
 
 static int semaphore_delete(struct lk__counter_call call)
@@ -196,11 +175,9 @@ int lk_semaphore_delete(lk_semaphore *semaphore, lk_error *error)
 	return semaphore_delete(lk__counter_call(semaphore, "lk_semaphore_delete", error));
 }
 
-int lk_queue_semaphore_delete(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
-			      uint64_t *id_out, lk_error *error)
+int lk__start_semaphore_delete(const struct lk__start *start)
 {
-	return semaphore_delete(lk__counter_start(queue, semaphore, "lk_queue_semaphore_delete",
-						  LK_OP_CHANGE, tag, id_out, error));
+	return semaphore_delete(lk__counter_start(start));
 }
 
 /* ---- asking ---- */
@@ -213,10 +190,8 @@ int lk_semaphore_available(lk_semaphore *semaphore, int64_t *permits_out, lk_err
 	return lk__counter_get(&call, permits_out);
 }
 
-int lk_queue_semaphore_available(lk_queue *queue, lk_semaphore *semaphore, uint64_t tag,
-				 uint64_t *id_out, lk_error *error)
+int lk__start_semaphore_available(const struct lk__start *start)
 {
-	struct lk__counter_call call = lk__counter_start(
-		queue, semaphore, "lk_queue_semaphore_available", LK_OP_COUNT, tag, id_out, error);
+	struct lk__counter_call call = lk__counter_start(start);
 	return lk__counter_get(&call, NULL);
 }

@@ -323,7 +323,7 @@ void lk__notices_ring(lk_client *client)
 
 int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error)
 {
-	const char *operation = "lk_queue_notices";
+	const char *operation = "LK_OP_NOTICE";
 	struct lk__notices *notices = &client->notices;
 	int rc = 0;
 	pthread_mutex_lock(&notices->mutex);

@@ -18,6 +18,7 @@
 #include "check.h"
 #include "program.h"
 #include "redis.h"
+#include "request.h"
 #include "server.h"
 #include "threads.h"
 #include "waiting.h"

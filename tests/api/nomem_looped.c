@@ -37,11 +37,16 @@ int looped_run(struct looped *looped, lk_config *config)
 	options.owner = release.owner = "task";
 	int code = make(looped, config);
 	if (code == 0)
-		code = lk_queue_acquire(looped->queue, looped->lock, -1, &options, NULL, &err);
+		code = lk_queue_start(looped->queue,
+				      request_of(ACQUIRE, .lock = looped->lock, .wait_ms = -1,
+						 .acquire = &options),
+				      NULL, &err);
 	if (code == 0)
 		code = processed(looped);
 	if (code == 0)
-		code = lk_queue_release(looped->queue, looped->lock, &release, 0, NULL, &err);
+		code = lk_queue_start(
+			looped->queue,
+			request_of(RELEASE, .lock = looped->lock, .release = &release), NULL, &err);
 	return code ? code : processed(looped);
 }
 
@@ -50,8 +55,10 @@ void looped_end(struct looped *looped)
 	lk_completion completion;
 	int code = looped->queue ? LK_EMAYBEHELD : LK_ECLOSED;
 	for (int64_t end_ms = now_ms() + LIMIT_MS; code == LK_EMAYBEHELD && now_ms() < end_ms;) {
-		expect(0, lk_queue_close(looped->queue, looped->client, LK_CLOSE_RELEASE, 0, NULL,
-					 &err));
+		expect(0, lk_queue_start(looped->queue,
+					 request_of(CLOSE, .client = looped->client,
+						    .how = LK_CLOSE_RELEASE),
+					 NULL, &err));
 		code = processed(looped);
 	}
 	check(code == 0 || code == LK_ECLOSED);

@@ -63,7 +63,10 @@ uint64_t begin_acquire(lk_lock *lock, const char *owner, int64_t wait_ms, uint64
 	uint64_t id = 0;
 	options.owner = owner;
 	options.tag = tag;
-	expect(0, lk_queue_acquire(queue, lock, wait_ms, &options, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = wait_ms,
+					    .acquire = &options, .tag = options.tag),
+				 &id, &err));
 	check(id != 0);
 	return id;
 }
@@ -73,14 +76,19 @@ uint64_t begin_release(lk_lock *lock, const char *owner)
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	uint64_t id = 0;
 	options.owner = owner;
-	expect(0, lk_queue_release(queue, lock, &options, 7, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(RELEASE, .lock = lock, .release = &options, .tag = 7),
+				 &id, &err));
 	return id;
 }
 
 uint64_t begin_extend(lk_lock *lock, const char *owner, int64_t lease_ms)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_extend(queue, lock, lease_ms, owner, 7, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(EXTEND, .lock = lock, .lease_ms = lease_ms,
+					    .extend = extend_by(owner), .tag = 7),
+				 &id, &err));
 	return id;
 }
 
@@ -125,7 +133,10 @@ int acquire_apart(lk_lock *lock, const lk_acquire_options *options)
 {
 	lk_queue *apart = NULL;
 	expect(0, lk_queue_new(&apart, 1, &err));
-	expect(0, lk_queue_acquire(apart, lock, -1, options, NULL, &err));
+	expect(0, lk_queue_start(apart,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+					    .acquire = options, .tag = options ? options->tag : 0),
+				 NULL, &err));
 	return end_apart(apart);
 }
 
@@ -135,7 +146,8 @@ int release_apart(lk_lock *lock, const char *owner)
 	lk_queue *apart = NULL;
 	options.owner = owner;
 	expect(0, lk_queue_new(&apart, 1, &err));
-	expect(0, lk_queue_release(apart, lock, &options, 0, NULL, &err));
+	expect(0, lk_queue_start(apart, request_of(RELEASE, .lock = lock, .release = &options),
+				 NULL, &err));
 	return end_apart(apart);
 }
 

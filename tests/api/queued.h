@@ -19,6 +19,10 @@ void open_queue_with(const char *options);
 /* Takes what is left, which is `left` completions, and closes both. */
 void close_queue(size_t left);
 
+/* A request that starts; one that is refused. */
+#define starts(...) expect(0, lk_queue_start(queue, request_of(__VA_ARGS__), NULL, &err))
+#define refuses(...) expect(LK_EINVAL, lk_queue_start(queue, request_of(__VA_ARGS__), NULL, &err))
+
 /* Each returns the id. The tag of a release and an extension is 7. */
 uint64_t begin_acquire(lk_lock *lock, const char *owner, int64_t wait_ms, uint64_t tag);
 uint64_t begin_release(lk_lock *lock, const char *owner);

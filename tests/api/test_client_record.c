@@ -131,7 +131,10 @@ static void test_it_goes_before_an_asynchronous_call(void **state)
 	redis_do(&server, "CONFIG SET slowlog-log-slower-than 0");
 	redis_do(&server, "SLOWLOG RESET");
 	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      NULL, &err));
 	expect(1, lk_queue_take(queue, &got, 1, 20000, &err));
 	check_int(got.error.code, ==, 0);
 	check(record_came_first());

@@ -51,7 +51,7 @@ static void test_a_semaphore_that_is_made(void **state)
 	expect(1, lk_semaphore_try_set(bare, 3, 2 * TTL_MS, &err)); /* the call says so */
 	check_lasts("s", 2 * TTL_MS);
 	expect(1, lk_semaphore_delete(bare, &err));
-	expect(0, lk_semaphore_release(bare, 1, &err));
+	expect(0, lk_semaphore_release(bare, 1, NULL, &err));
 	check_lasts("s", TTL_MS);
 	expect(1, lk_semaphore_delete(bare, &err));
 	expect(0, lk_semaphore_add(bare, 2, &err));
@@ -79,10 +79,10 @@ static void each_prolongs(lk_semaphore *semaphore)
 	expect(0, lk_semaphore_acquire(semaphore, 1, 0, NULL, &err));
 	check_lasts("s", TTL_MS);
 	shorten("s");
-	expect(0, lk_semaphore_release(semaphore, 1, &err));
+	expect(0, lk_semaphore_release(semaphore, 1, NULL, &err));
 	check_lasts("s", TTL_MS);
 	shorten("s");
-	expect(1, lk_semaphore_release_if_exists(semaphore, 1, &err));
+	expect(1, lk_semaphore_release(semaphore, 1, if_exists, &err));
 	check_lasts("s", TTL_MS);
 	shorten("s");
 	expect(0, lk_semaphore_add(semaphore, -1, &err));
@@ -99,7 +99,7 @@ static void each_keeps(lk_semaphore *semaphore)
 {
 	int64_t number = 0;
 	expect(0, lk_semaphore_try_set(semaphore, 5, 0, &err));
-	expect(0, lk_semaphore_release(semaphore, 2, &err));
+	expect(0, lk_semaphore_release(semaphore, 2, NULL, &err));
 	expect(0, lk_semaphore_acquire(semaphore, 1, 0, NULL, &err));
 	expect(LK_EBUSY, lk_semaphore_acquire(semaphore, 100, 0, NULL, &err));
 	expect(0, lk_semaphore_add(semaphore, -1, &err));
@@ -359,20 +359,27 @@ static void test_asynchronous_calls(void **state)
 	lk_latch *latch = new_latch(client, TTL_MS);
 	lk_permit_semaphore *permits = new_permits(client, 3, TTL_MS);
 	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_queue_semaphore_acquire(queue, semaphore, 1, 0, 0, &id, &err));
+	expect(0, lk_queue_start(queue, request_of(ACQUIRE, .semaphore = semaphore, .number = 1),
+				 &id, &err));
 	take(queue, 0);
 	check_lasts("s", TTL_MS);
 	shorten("s");
-	expect(0, lk_queue_semaphore_release(queue, semaphore, 1, 0, &id, &err));
+	expect(0, lk_queue_start(queue, request_of(RELEASE, .semaphore = semaphore, .number = 1),
+				 &id, &err));
 	take(queue, 0);
 	check_lasts("s", TTL_MS);
-	expect(0, lk_queue_latch_try_set(queue, latch, 1, 0, &id, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(TRY_SET, .latch = latch, .number = 1), &id, &err));
 	take(queue, 0);
 	check_lasts("l", TTL_MS);
-	expect(0, lk_queue_permit_try_set(queue, permits, 3, 0, &id, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(TRY_SET, .permit_semaphore = permits, .number = 3),
+			      &id, &err));
 	take(queue, 0);
 	shorten("p");
-	expect(0, lk_queue_permit_acquire(queue, permits, 0, NULL, &id, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(ACQUIRE, .permit_semaphore = permits, .number = 1),
+			      &id, &err));
 	take(queue, 0);
 	check_both_last(TTL_MS);
 	expect(1, lk_semaphore_delete(semaphore, &err));

@@ -211,7 +211,7 @@ static void test_owners_with_names(void **state)
 	expect(LK_EBUSY, lk_lock_acquire(pair.one, 0, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(pair.one, NULL, &err));
 	expect(2, lk_lock_hold_count(pair.one, "job 7", &err));
-	expect(0, lk_lock_extend(pair.one, slow_ms(60000), "job 7", &err));
+	expect(0, lk_lock_extend(pair.one, slow_ms(60000), extend_by("job 7"), &err));
 	check_int(remaining(pair.one, "job 7"), >, slow_ms(60000) * 9 / 10);
 	expect(0, lk_lock_release(pair.one, &back, &err));
 	expect(0, lk_lock_release(pair.one, &back, &err));

@@ -63,7 +63,10 @@ static void test_larger_completions(void **state)
 	expect(0, lk_queue_new(&queue, 0, &err));
 	for (int i = 0; i < REQUESTS; i++) {
 		options.tag = 100 + (uint64_t)i;
-		expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+		expect(0, lk_queue_start(queue,
+					 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+						    .acquire = &options, .tag = options.tag),
+					 NULL, &err));
 		wait_until(lk_lock_hold_count(lock, "task", &err) == i + 1, 5000);
 	}
 	int taken = 0;

@@ -235,7 +235,7 @@ static void test_waits_and_leases_of_other_calls(void **state)
 		check(strstr(err.message, "lease") != NULL);
 		expect(LK_EINVAL, lk_lock_extend_field(lock, field, leases[i], &err));
 	}
-	expect(LK_EINVAL, lk_lock_extend(lock, 1000, owner_257, &err));
+	expect(LK_EINVAL, lk_lock_extend(lock, 1000, extend_by(owner_257), &err));
 	check_int(redis_integer(&server, "PTTL waits"), <=, 30000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);

@@ -263,7 +263,9 @@ static uint64_t begin_keep(lk_lock *lock, const char *owner, int64_t keep_ms)
 {
 	lk_release_options options = keep(keep_ms, owner);
 	uint64_t id = 0;
-	expect(0, lk_queue_release(queue, lock, &options, 7, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(RELEASE, .lock = lock, .release = &options, .tag = 7),
+				 &id, &err));
 	return id;
 }
 

@@ -395,7 +395,7 @@ static void test_extend(void **state)
 	expect(0, lk_lock_extend(lock, 1000, NULL, &err));
 	check_int(remaining(lock, NULL), >, 40000);
 	check_int(redis_integer(&server, "PTTL extend"), >, 40000);
-	expect(LK_ENOTOWNER, lk_lock_extend(lock, 90000, "nobody", &err));
+	expect(LK_ENOTOWNER, lk_lock_extend(lock, 90000, extend_by("nobody"), &err));
 	check_int(redis_integer(&server, "PTTL extend"), <=, 60000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);

@@ -20,7 +20,10 @@ static void start_acquire(lk_lock *lock, int64_t lease_ms)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = "task";
 	options.lease_ms = lease_ms;
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      NULL, &err));
 }
 
 static void acquire(lk_lock *lock, int64_t lease_ms)
@@ -33,7 +36,8 @@ static void release(lk_lock *lock)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.owner = "task";
-	expect(0, lk_queue_release(queue, lock, &options, 0, NULL, &err));
+	expect(0, lk_queue_start(queue, request_of(RELEASE, .lock = lock, .release = &options),
+				 NULL, &err));
 	ends(LK_OP_RELEASE);
 }
 

@@ -245,7 +245,7 @@ static void test_a_lease_and_its_extension(void **state)
 	options.owner = "job";
 	open_set(&set, open_client(), abc);
 	expect(0, lk_lock_acquire(set.all, -1, &options, &err));
-	expect(0, lk_lock_extend(set.all, 50000, "job", &err));
+	expect(0, lk_lock_extend(set.all, 50000, extend_by("job"), &err));
 	check_int(remaining(set.all, "job"), >, 40000);
 	for (size_t i = 0; i < FEW; i++)
 		check_int(redis_integer(&server, "PTTL %s", abc[i]), >, 40000);

@@ -172,11 +172,11 @@ static void run_counters(struct script *script)
 	attempt(1, lk_semaphore_try_set(script->semaphore, 1, 0, &err));
 	attempt(0, lk_semaphore_acquire(script->semaphore, 1, -1, NULL, &err));
 	attempt_in_vain(lk_semaphore_acquire(script->semaphore, 1, 5, NULL, &err));
-	attempt(0, lk_semaphore_release(script->semaphore, 1, &err));
+	attempt(0, lk_semaphore_release(script->semaphore, 1, NULL, &err));
 	attempt(0, lk_semaphore_available(script->semaphore, &count, &err));
 	attempt(0, lk_semaphore_add(script->semaphore, 1, &err));
 	attempt(0, lk_semaphore_acquire(script->semaphore, 1, 0, NULL, &err));
-	attempt(1, lk_semaphore_release_if_exists(script->semaphore, 1, &err));
+	attempt(1, lk_semaphore_release(script->semaphore, 1, if_exists, &err));
 	attempt(0, lk_semaphore_drain(script->semaphore, &count, &err));
 	attempt(1, lk_semaphore_delete(script->semaphore, &err));
 	attempt(0, lk_latch_new(&script->latch, script->client, "gate", 4, NULL, &err));
@@ -236,14 +236,23 @@ static void run_asynchronous(struct script *script)
 	attempt(0, lk_queue_new(&script->queue, 0, &err));
 	check(lk_queue_fd(script->queue, &err) >= 0);
 	attempt(0, lk_queue_on_ready(script->queue, on_ready, NULL, &err));
-	attempt(0, lk_queue_notices(script->queue, script->client, 0, NULL, &err));
+	attempt(0, lk_queue_start(script->queue, request_of(NOTICE, .client = script->client), NULL,
+				  &err));
 	attempt(0, lk_lock_new(&script->queued, script->client, "queued", 6, &err));
-	attempt(0, lk_queue_acquire(script->queue, script->queued, -1, &options, &id, &err));
+	attempt(0, lk_queue_start(script->queue,
+				  request_of(ACQUIRE, .lock = script->queued, .wait_ms = -1,
+					     .acquire = &options),
+				  &id, &err));
 	attempt(0, completed(script));
-	attempt(0, lk_queue_extend(script->queue, script->queued, 40000, "task", 0, NULL, &err));
+	attempt(0, lk_queue_start(script->queue,
+				  request_of(EXTEND, .lock = script->queued, .lease_ms = 40000,
+					     .extend = extend_by("task")),
+				  NULL, &err));
 	attempt(0, completed(script));
 	attempt(0, lk_queue_cancel(script->queue, id, &err));
-	attempt(0, lk_queue_release(script->queue, script->queued, &release, 0, NULL, &err));
+	attempt(0, lk_queue_start(script->queue,
+				  request_of(RELEASE, .lock = script->queued, .release = &release),
+				  NULL, &err));
 	attempt(0, completed(script));
 }
 
@@ -260,14 +269,29 @@ static void run_queued_semaphore(struct script *script)
 	lk_semaphore *pool;
 	attempt(0, lk_semaphore_new(&script->semaphore, script->client, "pool", 4, NULL, &err));
 	pool = script->semaphore;
-	attempt_queued(script, lk_queue_semaphore_try_set(queue, pool, 1, 0, 0, NULL, &err));
-	attempt_queued(script, lk_queue_semaphore_acquire(queue, pool, 1, -1, 0, NULL, &err));
-	attempt_queued(script, lk_queue_semaphore_release(queue, pool, 1, 0, NULL, &err));
-	attempt_queued(script, lk_queue_semaphore_add(queue, pool, 1, 0, NULL, &err));
-	attempt_queued(script, lk_queue_semaphore_release_if_exists(queue, pool, 1, 0, NULL, &err));
-	attempt_queued(script, lk_queue_semaphore_available(queue, pool, 0, NULL, &err));
-	attempt_queued(script, lk_queue_semaphore_drain(queue, pool, 0, NULL, &err));
-	attempt_queued(script, lk_queue_semaphore_delete(queue, pool, 0, NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue, request_of(TRY_SET, .semaphore = pool, .number = 1),
+				      NULL, &err));
+	attempt_queued(script, lk_queue_start(queue,
+					      request_of(ACQUIRE, .semaphore = pool, .number = 1,
+							 .wait_ms = -1),
+					      NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue, request_of(RELEASE, .semaphore = pool, .number = 1),
+				      NULL, &err));
+	attempt_queued(
+		script,
+		lk_queue_start(queue, request_of(ADD, .semaphore = pool, .number = 1), NULL, &err));
+	attempt_queued(script, lk_queue_start(queue,
+					      request_of(RELEASE, .semaphore = pool, .number = 1,
+							 .semaphore_release = if_exists),
+					      NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue, request_of(COUNT, .semaphore = pool), NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue, request_of(DRAIN, .semaphore = pool), NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue, request_of(DELETE, .semaphore = pool), NULL, &err));
 }
 
 static void run_queued_latch(struct script *script)
@@ -276,13 +300,21 @@ static void run_queued_latch(struct script *script)
 	lk_latch *gate;
 	attempt(0, lk_latch_new(&script->latch, script->client, "gate", 4, NULL, &err));
 	gate = script->latch;
-	attempt_queued(script, lk_queue_latch_try_set(queue, gate, 1, 0, NULL, &err));
-	attempt(0, lk_queue_latch_await(queue, gate, 5, 0, NULL, &err));
+	attempt_queued(
+		script,
+		lk_queue_start(queue, request_of(TRY_SET, .latch = gate, .number = 1), NULL, &err));
+	attempt(0,
+		lk_queue_start(queue, request_of(AWAIT, .latch = gate, .wait_ms = 5), NULL, &err));
 	attempt_in_vain(completed(script));
-	attempt_queued(script, lk_queue_latch_count(queue, gate, 0, NULL, &err));
-	attempt_queued(script, lk_queue_latch_count_down(queue, gate, 1, 0, NULL, &err));
-	attempt_queued(script, lk_queue_latch_await(queue, gate, -1, 0, NULL, &err));
-	attempt_queued(script, lk_queue_latch_delete(queue, gate, 0, NULL, &err));
+	attempt_queued(script, lk_queue_start(queue, request_of(COUNT, .latch = gate), NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue, request_of(COUNT_DOWN, .latch = gate, .number = 1),
+				      NULL, &err));
+	attempt_queued(
+		script,
+		lk_queue_start(queue, request_of(AWAIT, .latch = gate, .wait_ms = -1), NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue, request_of(DELETE, .latch = gate), NULL, &err));
 }
 
 static void run_queued_permits(struct script *script)
@@ -292,25 +324,54 @@ static void run_queued_permits(struct script *script)
 	attempt(0,
 		lk_permit_semaphore_new(&script->permits, script->client, "slots", 5, NULL, &err));
 	slots = script->permits;
-	attempt_queued(script, lk_queue_permit_try_set(queue, slots, 1, 0, NULL, &err));
-	attempt_queued(script, lk_queue_permit_set(queue, slots, 2, 0, NULL, &err));
-	attempt_queued(script, lk_queue_permit_add(queue, slots, 1, 0, NULL, &err));
-	attempt(0, lk_queue_permit_acquire(queue, slots, -1, NULL, NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue,
+				      request_of(TRY_SET, .permit_semaphore = slots, .number = 1),
+				      NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(queue,
+				      request_of(SET, .permit_semaphore = slots, .number = 2), NULL,
+				      &err));
+	attempt_queued(script,
+		       lk_queue_start(queue,
+				      request_of(ADD, .permit_semaphore = slots, .number = 1), NULL,
+				      &err));
+	attempt(0, lk_queue_start(queue,
+				  request_of(ACQUIRE, .permit_semaphore = slots, .wait_ms = -1,
+					     .number = 1),
+				  NULL, &err));
 	lk_completion got = completion_of(script);
 	attempt(0, got.error.code);
-	attempt_queued(script,
-		       lk_queue_permit_update_lease(queue, slots, got.field, 40000, 0, NULL, &err));
-	attempt_queued(script, lk_queue_permit_release(queue, slots, got.field, 0, NULL, &err));
-	attempt(0, lk_queue_permit_release(queue, slots, got.field, 0, NULL, &err));
+	attempt_queued(script, lk_queue_start(queue,
+					      request_of(EXTEND, .permit_semaphore = slots,
+							 .permits = (const lk_permit *)got.field,
+							 .number = 1, .lease_ms = 40000),
+					      NULL, &err));
+	attempt_queued(script, lk_queue_start(queue,
+					      request_of(RELEASE, .permit_semaphore = slots,
+							 .permits = (const lk_permit *)got.field,
+							 .number = 1),
+					      NULL, &err));
+	attempt(0, lk_queue_start(queue,
+				  request_of(RELEASE, .permit_semaphore = slots,
+					     .permits = (const lk_permit *)got.field, .number = 1),
+				  NULL, &err));
 	int again = completed(script);
 	attempt(0, again == LK_ENOTOWNER ? 0 : again);
 	lk_permit some[3];
-	attempt(0, lk_queue_permits_acquire(queue, slots, 3, -1, NULL, NULL, &err));
+	attempt(0, lk_queue_start(queue,
+				  request_of(ACQUIRE, .permit_semaphore = slots, .number = 3,
+					     .wait_ms = -1),
+				  NULL, &err));
 	got = completion_of(script);
 	attempt(0, got.error.code);
 	attempt(3, lk_completion_permits(&got, some, 3, &err));
-	attempt_queued(script, lk_queue_permits_release(queue, slots, some, 3, 0, NULL, &err));
-	attempt_queued(script, lk_queue_permit_delete(queue, slots, 0, NULL, &err));
+	attempt_queued(script, lk_queue_start(queue,
+					      request_of(RELEASE, .permit_semaphore = slots,
+							 .permits = some, .number = 3),
+					      NULL, &err));
+	attempt_queued(script, lk_queue_start(queue, request_of(DELETE, .permit_semaphore = slots),
+					      NULL, &err));
 }
 
 static void run_queued_counters(struct script *script)
@@ -492,14 +553,20 @@ static bool permits_failing(long n)
 	countdown = n;
 	for_good = false;
 	armed = true;
-	int code = lk_queue_permits_acquire(script.queue, slots, 3, -1, NULL, NULL, &err);
+	int code = lk_queue_start(
+		script.queue,
+		request_of(ACQUIRE, .permit_semaphore = slots, .number = 3, .wait_ms = -1), NULL,
+		&err);
 	lk_completion got = {.error = {.code = code}};
 	if (code == 0)
 		got = completion_of(&script);
 	if (got.error.code == 0) {
 		expect(3, lk_completion_permits(&got, ids, 3, &err));
 		check_int(redis_integer(&server, "ZCARD {slots}:timeout"), ==, 3);
-		code = lk_queue_permits_release(script.queue, slots, ids, 3, 0, NULL, &err);
+		code = lk_queue_start(
+			script.queue,
+			request_of(RELEASE, .permit_semaphore = slots, .permits = ids, .number = 3),
+			NULL, &err);
 		code = code ? code : completed(&script);
 	}
 	armed = false;

@@ -74,7 +74,9 @@ static int release_queued(const struct several *several, lk_lock *lock)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.owner = "task";
-	return told(several, lk_queue_release(several->queue, lock, &options, 0, NULL, &err));
+	return told(several, lk_queue_start(several->queue,
+					    request_of(RELEASE, .lock = lock, .release = &options),
+					    NULL, &err));
 }
 
 /* A lock that was made so. */
@@ -84,9 +86,14 @@ static bool run_queued(const struct several *several, int made, lk_lock *lock)
 	options.owner = "task";
 	if (!is_done(made) ||
 	    !is_done(told(several,
-			  lk_queue_acquire(several->queue, lock, 0, &options, NULL, &err))) ||
-	    !is_done(told(several,
-			  lk_queue_extend(several->queue, lock, 40000, "task", 0, NULL, &err))))
+			  lk_queue_start(several->queue,
+					 request_of(ACQUIRE, .lock = lock, .acquire = &options),
+					 NULL, &err))) ||
+	    !is_done(
+		    told(several, lk_queue_start(several->queue,
+						 request_of(EXTEND, .lock = lock, .lease_ms = 40000,
+							    .extend = extend_by("task")),
+						 NULL, &err))))
 		return false;
 	int code = release_queued(several, lock);
 	if (code == LK_ENOMEM || code == LK_ESYSTEM) {

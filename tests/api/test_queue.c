@@ -346,13 +346,25 @@ static void test_a_full_queue_refuses(void **state)
 	expect(0, lk_queue_new(&small, 2, &err));
 	options.owner = "task";
 	for (int round = 0; round < 3; round++) {
-		expect(0, lk_queue_acquire(small, lock, -1, &options, NULL, &err));
-		expect(0, lk_queue_acquire(small, lock, -1, &options, NULL, &err));
-		expect(LK_ELIMIT, lk_queue_acquire(small, lock, -1, &options, NULL, &err));
+		expect(0, lk_queue_start(small,
+					 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+						    .acquire = &options),
+					 NULL, &err));
+		expect(0, lk_queue_start(small,
+					 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+						    .acquire = &options),
+					 NULL, &err));
+		expect(LK_ELIMIT, lk_queue_start(small,
+						 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+							    .acquire = &options),
+						 NULL, &err));
 		expect(LK_EPENDING, lk_queue_free(small, &err));
 		wait_until(lk_lock_hold_count(lock, "task", &err) == 2 * (round + 1), 5000);
 		expect(LK_EPENDING, lk_queue_free(small, &err));
-		expect(LK_ELIMIT, lk_queue_extend(small, lock, 60000, "task", 0, NULL, &err));
+		expect(LK_ELIMIT, lk_queue_start(small,
+						 request_of(EXTEND, .lock = lock, .lease_ms = 60000,
+							    .extend = extend_by("task")),
+						 NULL, &err));
 		int taken = 0;
 		while (taken < 2)
 			taken += lk_queue_take(small, got, COUNT(got), 5000, &err);
@@ -426,7 +438,11 @@ static void test_a_cancel_that_lost_the_race(void **state)
 static void refuses_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options)
 {
 	uint64_t id = 5;
-	expect(LK_EINVAL, lk_queue_acquire(queue, lock, wait_ms, options, &id, &err));
+	expect(LK_EINVAL,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = wait_ms,
+					 .acquire = options, .tag = options ? options->tag : 0),
+			      &id, &err));
 	check_int(id, ==, 5);
 }
 
@@ -455,13 +471,16 @@ static void test_bad_input(void **state)
 	refuses_acquire(lock, -1, &options);
 	lk_cancel_free(options.cancel);
 	options.cancel = NULL;
-	expect(LK_EINVAL, lk_queue_acquire(NULL, lock, -1, &options, NULL, &err));
-	expect(LK_EINVAL, lk_queue_release(queue, lock, NULL, 0, NULL, &err));
+	expect(LK_EINVAL,
+	       lk_queue_start(NULL,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      NULL, &err));
+	refuses(RELEASE, .lock = lock);
 	give.owner = "task";
 	give.no_wait = 1;
-	expect(LK_EINVAL, lk_queue_release(queue, lock, &give, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_extend(queue, lock, 60000, NULL, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_extend(queue, lock, 0, "task", 0, NULL, &err));
+	refuses(RELEASE, .lock = lock, .release = &give);
+	refuses(EXTEND, .lock = lock, .lease_ms = 60000);
+	refuses(EXTEND, .lock = lock, .lease_ms = 0, .extend = extend_by("task"));
 	expect(LK_EINVAL, lk_queue_take(queue, &got, 0, 0, &err));
 	expect(LK_EINVAL, lk_queue_take(queue, NULL, 1, 0, &err));
 	expect(LK_EINVAL, lk_queue_take(queue, &got, 1, -2, &err));
@@ -502,7 +521,9 @@ static int in_child(lk_lock *lock)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_completion got;
 	options.owner = "task";
-	return lk_queue_acquire(queue, lock, -1, &options, NULL, NULL) == LK_EFORKED &&
+	return lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      NULL, NULL) == LK_EFORKED &&
 	       lk_queue_take(queue, &got, 1, 0, NULL) == LK_EFORKED &&
 	       lk_queue_cancel(queue, 1, NULL) == LK_EFORKED &&
 	       lk_queue_fd(queue, NULL) == LK_EFORKED && lk_queue_free(queue, NULL) == 0;

@@ -32,21 +32,29 @@ static void close_counters(size_t left)
 static void set_pool(int64_t permits)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_semaphore_try_set(queue, pool, permits, 0, 7, &id, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(TRY_SET, .semaphore = pool, .number = permits, .tag = 7),
+			      &id, &err));
 	completed(id, 0);
 }
 
 static void set_gate(int64_t count)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_latch_try_set(queue, gate, count, 7, &id, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(TRY_SET, .latch = gate, .number = count, .tag = 7),
+			      &id, &err));
 	completed(id, 0);
 }
 
 static void set_slots(int64_t permits)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_permit_try_set(queue, slots, permits, 7, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(TRY_SET, .permit_semaphore = slots, .number = permits,
+					    .tag = 7),
+				 &id, &err));
 	completed(id, 0);
 }
 
@@ -55,7 +63,10 @@ static void set_slots(int64_t permits)
 static uint64_t begin_take(int64_t permits, int64_t wait_ms, uint64_t tag)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_semaphore_acquire(queue, pool, permits, wait_ms, tag, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .semaphore = pool, .number = permits,
+					    .wait_ms = wait_ms, .tag = tag),
+				 &id, &err));
 	check(id != 0);
 	return id;
 }
@@ -63,42 +74,61 @@ static uint64_t begin_take(int64_t permits, int64_t wait_ms, uint64_t tag)
 static uint64_t begin_give(int64_t permits)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_semaphore_release(queue, pool, permits, 7, &id, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(RELEASE, .semaphore = pool, .number = permits, .tag = 7),
+			      &id, &err));
 	return id;
 }
 
 static uint64_t begin_await(int64_t wait_ms, uint64_t tag)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_latch_await(queue, gate, wait_ms, tag, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(AWAIT, .latch = gate, .wait_ms = wait_ms, .tag = tag),
+				 &id, &err));
 	return id;
 }
 
 static uint64_t begin_down(int64_t by)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_latch_count_down(queue, gate, by, 7, &id, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(COUNT_DOWN, .latch = gate, .number = by, .tag = 7),
+			      &id, &err));
 	return id;
 }
 
 static uint64_t begin_permit(int64_t wait_ms, const lk_acquire_options *options)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_permit_acquire(queue, slots, wait_ms, options, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .permit_semaphore = slots, .wait_ms = wait_ms,
+					    .number = 1, .acquire = options,
+					    .tag = options ? options->tag : 0),
+				 &id, &err));
 	return id;
 }
 
 static uint64_t begin_permit_release(const char *permit)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_permit_release(queue, slots, permit, 7, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(RELEASE, .permit_semaphore = slots,
+					    .permits = (const lk_permit *)permit, .number = 1,
+					    .tag = 7),
+				 &id, &err));
 	return id;
 }
 
 static uint64_t begin_lease(const char *permit, int64_t lease_ms)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_permit_update_lease(queue, slots, permit, lease_ms, 7, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(EXTEND, .permit_semaphore = slots,
+					    .permits = (const lk_permit *)permit, .number = 1,
+					    .lease_ms = lease_ms, .tag = 7),
+				 &id, &err));
 	return id;
 }
 
@@ -123,14 +153,14 @@ static void test_semaphores(void **state)
 {
 	(void)state;
 	open_counters("");
-	expect(0, lk_queue_semaphore_release_if_exists(queue, pool, 1, 7, NULL, &err));
+	starts(RELEASE, .semaphore = pool, .number = 1, .semaphore_release = if_exists, .tag = 7);
 	answers(LK_OP_RELEASE, 0);
-	expect(0, lk_queue_semaphore_available(queue, pool, 7, NULL, &err));
+	starts(COUNT, .semaphore = pool, .tag = 7);
 	answers(LK_OP_COUNT, 0);
-	expect(0, lk_queue_semaphore_try_set(queue, pool, 3, 0, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
-	expect(0, lk_queue_semaphore_try_set(queue, pool, 9, 0, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 0);
+	starts(TRY_SET, .semaphore = pool, .number = 3, .tag = 7);
+	answers(LK_OP_TRY_SET, 1);
+	starts(TRY_SET, .semaphore = pool, .number = 9, .tag = 7);
+	answers(LK_OP_TRY_SET, 0);
 	lk_completion got = completed(begin_take(2, -1, 40), 0);
 	check_int(got.operation, ==, LK_OP_ACQUIRE);
 	check_int(got.tag, ==, 40);
@@ -140,19 +170,19 @@ static void test_semaphores(void **state)
 	check(strstr(got.error.message, "acquire 2 of \"pool\": too few are free") != NULL);
 	got = completed(begin_give(2), 0);
 	check_int(got.operation, ==, LK_OP_RELEASE);
-	expect(0, lk_queue_semaphore_add(queue, pool, -5, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
-	expect(0, lk_queue_semaphore_available(queue, pool, 7, NULL, &err));
+	starts(ADD, .semaphore = pool, .number = -5, .tag = 7);
+	answers(LK_OP_ADD, 1);
+	starts(COUNT, .semaphore = pool, .tag = 7);
 	answers(LK_OP_COUNT, -2);
 	completed(begin_give(6), 0);
-	expect(0, lk_queue_semaphore_drain(queue, pool, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 4);
-	expect(0, lk_queue_semaphore_release_if_exists(queue, pool, 1, 7, NULL, &err));
+	starts(DRAIN, .semaphore = pool, .tag = 7);
+	answers(LK_OP_DRAIN, 4);
+	starts(RELEASE, .semaphore = pool, .number = 1, .semaphore_release = if_exists, .tag = 7);
 	answers(LK_OP_RELEASE, 1);
-	expect(0, lk_queue_semaphore_delete(queue, pool, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
-	expect(0, lk_queue_semaphore_delete(queue, pool, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 0);
+	starts(DELETE, .semaphore = pool, .tag = 7);
+	answers(LK_OP_DELETE, 1);
+	starts(DELETE, .semaphore = pool, .tag = 7);
+	answers(LK_OP_DELETE, 0);
 	close_counters(0);
 }
 
@@ -162,11 +192,11 @@ static void test_latches(void **state)
 	open_counters("");
 	check_int(completed(begin_await(-1, 9), 0).operation, ==, LK_OP_AWAIT);
 	completed(begin_await(0, 0), 0);
-	expect(0, lk_queue_latch_try_set(queue, gate, 3, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
-	expect(0, lk_queue_latch_try_set(queue, gate, 4, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 0);
-	expect(0, lk_queue_latch_count(queue, gate, 7, NULL, &err));
+	starts(TRY_SET, .latch = gate, .number = 3, .tag = 7);
+	answers(LK_OP_TRY_SET, 1);
+	starts(TRY_SET, .latch = gate, .number = 4, .tag = 7);
+	answers(LK_OP_TRY_SET, 0);
+	starts(COUNT, .latch = gate, .tag = 7);
 	answers(LK_OP_COUNT, 3);
 	lk_completion got = completed(begin_await(0, 0), LK_ETIMEDOUT);
 	check(strstr(got.error.message, "await \"gate\": it is still closed") != NULL);
@@ -179,12 +209,12 @@ static void test_latches(void **state)
 		check(got.id == waits || (got.id == down && got.answer == 0));
 	}
 	check_int(completed(begin_down(1), 0).answer, ==, 0);
-	expect(0, lk_queue_latch_delete(queue, gate, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 0);
-	expect(0, lk_queue_latch_try_set(queue, gate, 4, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
-	expect(0, lk_queue_latch_delete(queue, gate, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
+	starts(DELETE, .latch = gate, .tag = 7);
+	answers(LK_OP_DELETE, 0);
+	starts(TRY_SET, .latch = gate, .number = 4, .tag = 7);
+	answers(LK_OP_TRY_SET, 1);
+	starts(DELETE, .latch = gate, .tag = 7);
+	answers(LK_OP_DELETE, 1);
 	close_counters(0);
 }
 
@@ -202,12 +232,12 @@ static void test_permits(void **state)
 	(void)state;
 	open_counters("");
 	completed(begin_permit(0, NULL), LK_EBUSY);
-	expect(0, lk_queue_permit_try_set(queue, slots, 2, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
-	expect(0, lk_queue_permit_set(queue, slots, 3, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
-	expect(0, lk_queue_permit_add(queue, slots, -1, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
+	starts(TRY_SET, .permit_semaphore = slots, .number = 2, .tag = 7);
+	answers(LK_OP_TRY_SET, 1);
+	starts(SET, .permit_semaphore = slots, .number = 3, .tag = 7);
+	answers(LK_OP_SET, 1);
+	starts(ADD, .permit_semaphore = slots, .number = -1, .tag = 7);
+	answers(LK_OP_ADD, 1);
 	options.lease_ms = 20000;
 	options.tag = 41;
 	lk_completion got = completed(begin_permit(-1, &options), 0);
@@ -235,8 +265,8 @@ static void test_permits(void **state)
 	completed(begin_permit_release(got.field), 0);
 	completed(begin_permit_release(got.field), LK_ENOTOWNER);
 	check_int(redis_integer(&server, "GET slots"), ==, 2);
-	expect(0, lk_queue_permit_delete(queue, slots, 7, NULL, &err));
-	answers(LK_OP_CHANGE, 1);
+	starts(DELETE, .permit_semaphore = slots, .tag = 7);
+	answers(LK_OP_DELETE, 1);
 	close_counters(0);
 }
 
@@ -282,13 +312,13 @@ static void test_first_come_first_served(void **state)
 	threads_start(&thread, 1, take_in_thread, NULL);
 	wait_until(stats_of(client).waiting == 3, 5000);
 	check_int(lk_queue_take(queue, &(lk_completion){0}, 1, 100, &err), ==, 0);
-	expect(0, lk_semaphore_release(pool, 2, &err));
+	expect(0, lk_semaphore_release(pool, 2, NULL, &err));
 	completed(three, 0);
 	check(!queue_is_readable());
-	expect(0, lk_semaphore_release(pool, 1, &err));
+	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
 	completed(one, 0);
 	check(!thread_done(&thread, 0));
-	expect(0, lk_semaphore_release(pool, 1, &err));
+	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
 	threads_join(&thread, 20000);
 	check_int(free_permits(), ==, 0);
 	close_counters(0);
@@ -388,7 +418,7 @@ static void test_changes_in_flight_count_once(void **state)
 	open_counters("");
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < MANY; i++)
-			expect(0, lk_queue_semaphore_add(queue, pool, 3, 0, NULL, &err));
+			starts(ADD, .semaphore = pool, .number = 3);
 		if (round > 2)
 			redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
 		for (int i = 0; i < MANY; i++)
@@ -455,8 +485,11 @@ static void close_in_flight(int how)
 		acquired += got.operation == LK_OP_ACQUIRE && got.error.code == 0;
 	}
 	check_int(free_permits() + acquired, ==, PERMITS);
-	expect(LK_ECLOSED, lk_queue_semaphore_release(queue, pool, 1, 0, NULL, &err));
-	expect(LK_ECLOSED, lk_queue_latch_await(queue, gate, -1, 0, NULL, &err));
+	expect(LK_ECLOSED,
+	       lk_queue_start(queue, request_of(RELEASE, .semaphore = pool, .number = 1), NULL,
+			      &err));
+	expect(LK_ECLOSED,
+	       lk_queue_start(queue, request_of(AWAIT, .latch = gate, .wait_ms = -1), NULL, &err));
 	free_handles();
 	expect(0, lk_queue_free(queue, &err));
 	redis_do(&server, "DEL pool gate");
@@ -559,7 +592,7 @@ static void test_a_silent_server(void **state)
 	server_pause(&server);
 	uint64_t give = begin_give(1), down = begin_down(1), take = begin_take(2, -1, 0);
 	uint64_t look = begin_await(0, 0), count = 0;
-	expect(0, lk_queue_semaphore_available(queue, pool, 0, &count, &err));
+	expect(0, lk_queue_start(queue, request_of(COUNT, .semaphore = pool), &count, &err));
 	check_int(now_ms() - begun_ms, <, slow_ms(250)); /* starts wait for nobody */
 	for (int i = 0; i < 4; i++) {
 		lk_completion got = next_completion();
@@ -570,7 +603,7 @@ static void test_a_silent_server(void **state)
 	}
 	/* the connection is lost now, and a new one is not made in time */
 	begun_ms = now_ms();
-	expect(0, lk_queue_semaphore_available(queue, pool, 0, &count, &err));
+	expect(0, lk_queue_start(queue, request_of(COUNT, .semaphore = pool), &count, &err));
 	completed(count, LK_EUNREACHABLE);
 	completed(begin_give(1), LK_EUNREACHABLE);
 	check_int(now_ms() - begun_ms, <, slow_ms(2000));
@@ -613,7 +646,7 @@ static void test_handles_are_freed_first(void **state)
 		begin_down(1);
 		begin_take(1, -1, 0);
 		begin_await(-1, 0);
-		expect(0, lk_queue_semaphore_available(queue, pool, 0, NULL, &err));
+		starts(COUNT, .semaphore = pool);
 	}
 	free_handles();
 	pool = NULL;
@@ -634,42 +667,49 @@ static void test_bad_input(void **state)
 	(void)state;
 	open_counters("");
 	expect(0, lk_cancel_new(&cancel, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_acquire(NULL, pool, 1, -1, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_acquire(queue, NULL, 1, -1, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_acquire(queue, pool, 0, -1, 0, NULL, &err));
-	check(strstr(err.message, "lk_queue_semaphore_acquire: permits is 0, not 1") != NULL);
-	expect(LK_EINVAL, lk_queue_semaphore_acquire(queue, pool, 1, -2, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_release(queue, pool, 0, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_release_if_exists(queue, pool, -1, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_try_set(queue, pool, -1, 0, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_try_set(queue, pool, 1, -1, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_add(queue, pool, 0, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_drain(queue, NULL, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_available(NULL, pool, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_semaphore_delete(queue, NULL, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_latch_await(queue, NULL, -1, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_latch_await(queue, gate, -2, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_latch_count_down(queue, gate, 0, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_latch_try_set(queue, gate, 0, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_latch_count(queue, NULL, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_latch_delete(queue, NULL, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_acquire(queue, NULL, -1, NULL, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_acquire(queue, slots, -2, NULL, NULL, &err));
+	expect(LK_EINVAL,
+	       lk_queue_start(NULL,
+			      request_of(ACQUIRE, .semaphore = pool, .number = 1, .wait_ms = -1),
+			      NULL, &err));
+	refuses(ACQUIRE, .semaphore = NULL, .number = 1, .wait_ms = -1);
+	refuses(ACQUIRE, .semaphore = pool, .wait_ms = -1);
+	check(strstr(err.message, "LK_OP_ACQUIRE: permits is 0, not 1") != NULL);
+	refuses(ACQUIRE, .semaphore = pool, .number = 1, .wait_ms = -2);
+	refuses(RELEASE, .semaphore = pool);
+	refuses(RELEASE, .semaphore = pool, .number = -1, .semaphore_release = if_exists);
+	refuses(TRY_SET, .semaphore = pool, .number = -1);
+	refuses(TRY_SET, .semaphore = pool, .number = 1, .ttl_ms = -1);
+	refuses(ADD, .semaphore = pool);
+	refuses(DRAIN, .semaphore = NULL);
+	expect(LK_EINVAL, lk_queue_start(NULL, request_of(COUNT, .semaphore = pool), NULL, &err));
+	refuses(DELETE, .semaphore = NULL);
+	refuses(AWAIT, .latch = NULL, .wait_ms = -1);
+	refuses(AWAIT, .latch = gate, .wait_ms = -2);
+	refuses(COUNT_DOWN, .latch = gate);
+	refuses(TRY_SET, .latch = gate);
+	refuses(COUNT, .latch = NULL);
+	refuses(DELETE, .latch = NULL);
+	refuses(ACQUIRE, .permit_semaphore = NULL, .wait_ms = -1, .number = 1);
+	refuses(ACQUIRE, .permit_semaphore = slots, .wait_ms = -2, .number = 1);
 	options.cancel = cancel;
-	expect(LK_EINVAL, lk_queue_permit_acquire(queue, slots, -1, &options, NULL, &err));
+	refuses(ACQUIRE, .permit_semaphore = slots, .wait_ms = -1, .number = 1, .acquire = &options,
+		.tag = options.tag);
 	check(strstr(err.message, "use lk_queue_cancel()") != NULL);
 	options.cancel = NULL;
 	options.owner = "task";
-	expect(LK_EINVAL, lk_queue_permit_acquire(queue, slots, -1, &options, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_release(queue, slots, NULL, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_release(queue, slots, "0123", 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_release(queue, NULL, id, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_update_lease(queue, slots, id, 0, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_update_lease(queue, slots, "x", 5000, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_set(queue, slots, -1, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_try_set(queue, slots, -1, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_add(queue, slots, 0, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permit_delete(queue, NULL, 0, NULL, &err));
+	refuses(ACQUIRE, .permit_semaphore = slots, .wait_ms = -1, .number = 1, .acquire = &options,
+		.tag = options.tag);
+	refuses(RELEASE, .permit_semaphore = slots, .number = 1);
+	refuses(RELEASE, .permit_semaphore = slots, .permits = (const lk_permit *)"0123",
+		.number = 1);
+	refuses(RELEASE, .permit_semaphore = NULL, .permits = (const lk_permit *)id, .number = 1);
+	refuses(EXTEND, .permit_semaphore = slots, .permits = (const lk_permit *)id, .number = 1);
+	refuses(EXTEND, .permit_semaphore = slots, .permits = (const lk_permit *)"x", .number = 1,
+		.lease_ms = 5000);
+	refuses(SET, .permit_semaphore = slots, .number = -1);
+	refuses(TRY_SET, .permit_semaphore = slots, .number = -1);
+	refuses(ADD, .permit_semaphore = slots);
+	refuses(DELETE, .permit_semaphore = NULL);
 	expect(0, lk_queue_take(queue, &(lk_completion){0}, 1, 0, &err));
 	lk_cancel_free(cancel);
 	close_counters(0);
@@ -706,9 +746,13 @@ static void test_a_full_queue_refuses(void **state)
 	(void)state;
 	open_counters("");
 	expect(0, lk_queue_new(&small, 1, &err));
-	expect(0, lk_queue_semaphore_release(small, pool, 1, 0, NULL, &err));
-	expect(LK_ELIMIT, lk_queue_semaphore_release(small, pool, 1, 0, NULL, &err));
-	expect(LK_ELIMIT, lk_queue_permit_acquire(small, slots, 0, NULL, NULL, &err));
+	expect(0, lk_queue_start(small, request_of(RELEASE, .semaphore = pool, .number = 1), NULL,
+				 &err));
+	expect(LK_ELIMIT, lk_queue_start(small, request_of(RELEASE, .semaphore = pool, .number = 1),
+					 NULL, &err));
+	expect(LK_ELIMIT,
+	       lk_queue_start(small, request_of(ACQUIRE, .permit_semaphore = slots, .number = 1),
+			      NULL, &err));
 	expect(1, lk_queue_take(small, &got, 1, 20000, &err));
 	check_int(got.error.code, ==, 0);
 	check_int(free_permits(), ==, 1);

@@ -117,7 +117,10 @@ static void test_a_client_has_several_queues(void **state)
 	acquire(lock, "first");
 	options.owner = "second";
 	uint64_t id = 0;
-	expect(0, lk_queue_acquire(second, lock, -1, &options, &id, &err));
+	expect(0, lk_queue_start(second,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+					    .acquire = &options, .tag = options.tag),
+				 &id, &err));
 	expect(0, lk_queue_cancel(queue, id + 100, &err));
 	expect(LK_EPENDING, lk_queue_free(second, &err));
 	release(lock, "first");
@@ -147,16 +150,34 @@ static void test_refused_starts_take_no_room(void **state)
 	expect(0, lk_queue_new(&small, 1, &err));
 	for (int i = 0; i < 10; i++) {
 		options.owner = NULL;
-		expect(LK_EINVAL, lk_queue_acquire(small, lock, -1, &options, &id, &err));
+		expect(LK_EINVAL,
+		       lk_queue_start(small,
+				      request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+						 .acquire = &options, .tag = options.tag),
+				      &id, &err));
 		options.owner = "task";
-		expect(LK_ECLOSED, lk_queue_acquire(small, theirs, -1, &options, &id, &err));
-		expect(LK_ECLOSED, lk_queue_extend(small, theirs, 60000, "task", 0, &id, &err));
+		expect(LK_ECLOSED,
+		       lk_queue_start(small,
+				      request_of(ACQUIRE, .lock = theirs, .wait_ms = -1,
+						 .acquire = &options, .tag = options.tag),
+				      &id, &err));
+		expect(LK_ECLOSED,
+		       lk_queue_start(small,
+				      request_of(EXTEND, .lock = theirs, .lease_ms = 60000,
+						 .extend = extend_by("task")),
+				      &id, &err));
 	}
 	check_int(id, ==, 5);
 	expect(0, lk_queue_take(small, &got, 1, 0, &err));
-	expect(0, lk_queue_acquire(small, lock, -1, &options, &id, &err));
+	expect(0, lk_queue_start(small,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+					    .acquire = &options, .tag = options.tag),
+				 &id, &err));
 	uint64_t first = id;
-	expect(LK_ELIMIT, lk_queue_acquire(small, lock, -1, &options, &id, &err));
+	expect(LK_ELIMIT, lk_queue_start(small,
+					 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+						    .acquire = &options, .tag = options.tag),
+					 &id, &err));
 	check_int(id, ==, first);
 	expect(1, lk_queue_take(small, &got, 1, -1, &err));
 	check_int(got.id, ==, first);
@@ -175,11 +196,19 @@ static bool child_is_refused(lk_lock *lock)
 	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
 	lk_queue *own = NULL;
 	options.owner = give.owner = "task";
-	return lk_queue_release(queue, lock, &give, 0, NULL, NULL) == LK_EFORKED &&
-	       lk_queue_extend(queue, lock, 60000, "task", 0, NULL, NULL) == LK_EFORKED &&
+	return lk_queue_start(queue, request_of(RELEASE, .lock = lock, .release = &give), NULL,
+			      NULL) == LK_EFORKED &&
+	       lk_queue_start(queue,
+			      request_of(EXTEND, .lock = lock, .lease_ms = 60000,
+					 .extend = extend_by("task")),
+			      NULL, NULL) == LK_EFORKED &&
 	       lk_queue_new(&own, 0, NULL) == 0 &&
-	       lk_queue_acquire(own, lock, -1, &options, NULL, NULL) == LK_EFORKED &&
-	       lk_queue_release(own, lock, &give, 0, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_start(own,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options,
+					 .tag = options.tag),
+			      NULL, NULL) == LK_EFORKED &&
+	       lk_queue_start(own, request_of(RELEASE, .lock = lock, .release = &give), NULL,
+			      NULL) == LK_EFORKED &&
 	       lk_queue_free(own, NULL) == 0 && lk_queue_free(queue, NULL) == 0;
 }
 
@@ -326,8 +355,7 @@ static void market_take(struct market *market, const lk_completion *got)
 	snprintf(owner, sizeof(owner), "task-%d", (int)got->tag);
 	market->inside[got->tag % NAMES]--;
 	give.owner = owner;
-	expect(0,
-	       lk_queue_release(queue, market_lock(market, got->tag), &give, got->tag, NULL, &err));
+	starts(RELEASE, .lock = market_lock(market, got->tag), .release = &give, .tag = got->tag);
 }
 
 enum { TASKS = 500 };
@@ -439,7 +467,11 @@ static void start_until_closed(size_t index, void *argument)
 	for (uint64_t i = 0; i < STARTS_MAX; i++) {
 		snprintf(owner, sizeof(owner), "owner-%d-%d", (int)index, (int)i % 50);
 		options.tag = index * STARTS_MAX + i;
-		code = lk_queue_acquire(queue, closing->locks[i % 8], -1, &options, NULL, NULL);
+		code = lk_queue_start(queue,
+				      request_of(ACQUIRE, .lock = closing->locks[i % 8],
+						 .wait_ms = -1, .acquire = &options,
+						 .tag = options.tag),
+				      NULL, NULL);
 		if (code)
 			break;
 		closing->started[index]++;

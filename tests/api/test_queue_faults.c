@@ -72,7 +72,10 @@ static void test_close_completes_what_is_in_flight(void **state)
 	}
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = "late";
-	expect(LK_ECLOSED, lk_queue_acquire(queue, locks[3], -1, &options, NULL, &err));
+	expect(LK_ECLOSED, lk_queue_start(queue,
+					  request_of(ACQUIRE, .lock = locks[3], .wait_ms = -1,
+						     .acquire = &options),
+					  NULL, &err));
 	check_int(redis_integer(&server, "EXISTS fault-2"), ==, 0);
 	redis_do(&server, "DEL fault-0 fault-1");
 	free_locks();
@@ -112,7 +115,7 @@ static void test_a_grant_taken_too_late(void **state)
 	lk_lock *lock = new_lock(client, "late");
 	options.owner = "task";
 	options.lease_ms = slow_ms(200);
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	starts(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options);
 	wait_until(queue_is_readable(), 5000);
 	wait_until(lk_lock_is_held(lock, "task", &err) == 0, 20000);
 	expect(1, lk_queue_take(queue, &got, 1, 0, &err));
@@ -180,8 +183,8 @@ static void work_under(int rounds, void (*harm)(void))
 		if (got.operation == LK_OP_ACQUIRE && got.error.code == 0) {
 			lk_release_options give = LK_RELEASE_OPTIONS_INIT;
 			give.owner = "task";
-			expect(0, lk_queue_release(queue, locks[index], &give, (uint64_t)index,
-						   NULL, &err));
+			starts(RELEASE, .lock = locks[index], .release = &give,
+			       .tag = (uint64_t)index);
 			continue;
 		}
 		check(got.error.code == 0 || got.error.code == LK_EMAYBEHELD);

@@ -122,8 +122,7 @@ static void test_many_take_turns(void **state)
 			lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 			check_int(held++, ==, 0);
 			options.owner = owner[i];
-			expect(0,
-			       lk_queue_release(queue, set.all, &options, (uint64_t)i, NULL, &err));
+			starts(RELEASE, .lock = set.all, .release = &options, .tag = (uint64_t)i);
 			held--; /* from now on the next may have it */
 		} else if (++rounds[i] < ROUNDS) {
 			begin_acquire(set.all, owner[i], -1, (uint64_t)i);
@@ -246,7 +245,7 @@ static void test_a_completion_that_is_taken_late(void **state)
 	open_multi_set(&set, "");
 	options.owner = "o";
 	options.lease_ms = slow_ms(200);
-	expect(0, lk_queue_acquire(queue, set.all, -1, &options, NULL, &err));
+	starts(ACQUIRE, .lock = set.all, .wait_ms = -1, .acquire = &options);
 	wait_until(queue_is_readable(), 5000);
 	wait_until(keys() == 0, 5000);
 	lk_completion got = next_completion();

@@ -9,7 +9,7 @@
 static uint64_t begin_notices(lk_client *of)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_notices(queue, of, TAG, &id, &err));
+	expect(0, lk_queue_start(queue, request_of(NOTICE, .client = of, .tag = TAG), &id, &err));
 	check(id != 0);
 	return id;
 }
@@ -74,7 +74,7 @@ static void test_notices_are_completions(void **state)
 	open_queue();
 	expect(0, lk_fenced_lock_new(&lock, client, "fenced", LK_STRLEN, NULL, &err));
 	uint64_t id = begin_notices(client);
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	starts(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options, .tag = options.tag);
 	lk_completion acquired = next_completion();
 	check_int(acquired.operation, ==, LK_OP_ACQUIRE);
 	check_int(acquired.event, ==, 0);
@@ -159,7 +159,10 @@ static void test_the_completion_of_the_acquire_comes_first(void **state)
 	hold(before, "other", 3, 150);
 	wait_until(queue_is_readable(), 5000); /* notices of another hold are in front */
 	uint64_t first, second;
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, &first, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+					    .acquire = &options, .tag = options.tag),
+				 &first, &err));
 	sleep_ms(slow_ms(1000)); /* at risk now */
 	next_notice(id, LK_EVENT_AT_RISK, 3);
 	completed(first, 0);
@@ -168,7 +171,10 @@ static void test_the_completion_of_the_acquire_comes_first(void **state)
 	release(lock, "task");
 	release_lost(before, "other");
 	check(!queue_is_readable());
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, &second, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+					    .acquire = &options, .tag = options.tag),
+				 &second, &err));
 	wait_until(stats_of(client).lost == 2, 5000);
 	completed(second, LK_EMAYBEHELD);
 	check(!queue_is_readable());
@@ -193,14 +199,17 @@ static void test_a_small_queue_drops_none(void **state)
 	client = open_driven("%s", "");
 	expect(0, lk_queue_new(&queue, 1, &err));
 	begin_notices(client);
-	expect(LK_ELIMIT, lk_queue_notices(queue, client, 0, NULL, &err));
+	expect(LK_ELIMIT, lk_queue_start(queue, request_of(NOTICE, .client = client), NULL, &err));
 	for (size_t i = 0; i < HOLDS; i++) {
 		char name[32];
 		snprintf(name, sizeof(name), "small-%zu", i);
 		locks[i] = new_lock(client, name);
 		hold(locks[i], "task", i, 1500);
 	}
-	expect(LK_ELIMIT, lk_queue_acquire(queue, locks[0], 0, &options, NULL, &err));
+	expect(LK_ELIMIT, lk_queue_start(queue,
+					 request_of(ACQUIRE, .lock = locks[0], .acquire = &options,
+						    .tag = options.tag),
+					 NULL, &err));
 	wait_until(stats_of(client).lost == HOLDS, 20000);
 	for (int i = 0; i < 2 * HOLDS; i++) {
 		got = next_completion();
@@ -332,17 +341,20 @@ static void test_one_client_has_one_queue(void **state)
 	open_queue();
 	expect(0, lk_queue_new(&second, 0, &err));
 	uint64_t id = begin_notices(client);
-	expect(LK_EINVAL, lk_queue_notices(second, client, 0, &other, &err));
+	expect(LK_EINVAL,
+	       lk_queue_start(second, request_of(NOTICE, .client = client), &other, &err));
 	check(strstr(err.message, "another queue") != NULL);
-	expect(LK_EINVAL, lk_queue_notices(queue, client, 0, &other, &err));
+	expect(LK_EINVAL,
+	       lk_queue_start(queue, request_of(NOTICE, .client = client), &other, &err));
 	check(strstr(err.message, "this queue") != NULL);
 	check_int(other, ==, 5);
 	expect(0, lk_queue_cancel(second, id, &err));
 	expect(1, lk_queue_cancel(queue, id, &err));
 	expect(1, lk_queue_cancel(queue, id, &err));
-	expect(LK_EINVAL, lk_queue_notices(second, client, 0, NULL, &err)); /* its end waits */
+	expect(LK_EINVAL, lk_queue_start(second, request_of(NOTICE, .client = client), NULL,
+					 &err)); /* its end waits */
 	ended(id, LK_ECANCELLED);
-	expect(0, lk_queue_notices(second, client, 0, &other, &err));
+	expect(0, lk_queue_start(second, request_of(NOTICE, .client = client), &other, &err));
 	expect(LK_EPENDING, lk_queue_free(second, &err));
 	expect(1, lk_queue_cancel(second, other, &err));
 	expect(LK_EPENDING, lk_queue_free(second, &err));
@@ -427,7 +439,8 @@ static void begin_and_cancel(size_t index, void *argument)
 	(void)index;
 	while (!changing->over) {
 		uint64_t id = 0;
-		if (lk_queue_notices(queue, client, TAG, &id, NULL) < 0)
+		if (lk_queue_start(queue, request_of(NOTICE, .client = client, .tag = TAG), &id,
+				   NULL) < 0)
 			continue;
 		changing->begun++;
 		expect(1, lk_queue_cancel(queue, id, &err));
@@ -587,7 +600,9 @@ static void test_the_completion_of_the_close_comes_last(void **state)
 	uint64_t id = begin_notices(client);
 	hold(lock, "task", 1, 300);
 	wait_until(stats_of(client).lost == 1, 5000);
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, &close, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+			      &close, &err));
 	sleep_ms(slow_ms(100)); /* all of them wait */
 	next_notice(id, LK_EVENT_AT_RISK, 1);
 	next_notice(id, LK_EVENT_LOST, 1);
@@ -607,14 +622,15 @@ static void test_bad_input(void **state)
 	open_queue();
 	lk_client *closed = open_client();
 	expect(0, program_close(closed, LK_CLOSE_IF_IDLE, &err));
-	expect(LK_EINVAL, lk_queue_notices(NULL, client, 0, &id, &err));
-	expect(LK_EINVAL, lk_queue_notices(queue, NULL, 0, &id, &err));
-	expect(LK_ECLOSED, lk_queue_notices(queue, closed, 0, &id, &err));
+	expect(LK_EINVAL, lk_queue_start(NULL, request_of(NOTICE, .client = client), &id, &err));
+	expect(LK_EINVAL, lk_queue_start(queue, request_of(NOTICE, .client = NULL), &id, &err));
+	expect(LK_ECLOSED, lk_queue_start(queue, request_of(NOTICE, .client = closed), &id, &err));
 	check_int(id, ==, 5);
-	check_int(lk_queue_notices(queue, NULL, 0, NULL, NULL), ==, LK_EINVAL);
+	check_int(lk_queue_start(queue, request_of(NOTICE, .client = NULL), NULL, NULL), ==,
+		  LK_EINVAL);
 	program_free(closed);
 	check(!queue_is_readable());
-	expect(0, lk_queue_notices(queue, client, TAG, NULL, &err)); /* the id is optional */
+	starts(NOTICE, .client = client, .tag = TAG); /* the id is optional */
 	close_queue(1);
 }
 
@@ -622,11 +638,12 @@ static int in_child(lk_client *own, uint64_t id)
 {
 	lk_completion got;
 	lk_queue *new = NULL;
-	return lk_queue_notices(queue, client, 0, NULL, NULL) == LK_EFORKED &&
+	return lk_queue_start(queue, request_of(NOTICE, .client = client), NULL, NULL) ==
+		       LK_EFORKED &&
 	       lk_queue_take(queue, &got, 1, 0, NULL) == LK_EFORKED &&
 	       lk_queue_cancel(queue, id, NULL) == LK_EFORKED && lk_queue_free(queue, NULL) == 0 &&
 	       lk_queue_new(&new, 0, NULL) == 0 &&
-	       lk_queue_notices(new, own, 0, NULL, NULL) == LK_EFORKED &&
+	       lk_queue_start(new, request_of(NOTICE, .client = own), NULL, NULL) == LK_EFORKED &&
 	       lk_queue_free(new, NULL) == 0;
 }
 

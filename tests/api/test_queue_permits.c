@@ -57,7 +57,11 @@ static void close_slots(size_t left)
 static uint64_t begin_take(int64_t count, int64_t wait_ms, const lk_acquire_options *options)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_permits_acquire(queue, slots, count, wait_ms, options, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .permit_semaphore = slots, .number = count,
+					    .wait_ms = wait_ms, .acquire = options,
+					    .tag = options ? options->tag : 0),
+				 &id, &err));
 	check(id != 0);
 	return id;
 }
@@ -65,7 +69,10 @@ static uint64_t begin_take(int64_t count, int64_t wait_ms, const lk_acquire_opti
 static uint64_t begin_give(const lk_permit *permits, int64_t count)
 {
 	uint64_t id = 0;
-	expect(0, lk_queue_permits_release(queue, slots, permits, count, 7, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(RELEASE, .permit_semaphore = slots, .permits = permits,
+					    .number = count, .tag = 7),
+				 &id, &err));
 	return id;
 }
 
@@ -156,7 +163,7 @@ static void test_the_ids_outlive_all(void **state)
 	open_slots(5, "");
 	lk_completion copy = completed(begin_take(THREE, -1, NULL), 0);
 	ids_of(&copy, before, THREE);
-	expect(0, lk_queue_permit_acquire(queue, slots, -1, NULL, NULL, &err));
+	starts(ACQUIRE, .permit_semaphore = slots, .wait_ms = -1, .number = 1);
 	lk_completion single = next_completion();
 	check_int(ids_of(&single, &one, 1), ==, 1);
 	check(strcmp(single.field, one.id) == 0);
@@ -375,8 +382,8 @@ static bool goes_on(const lk_completion *got)
 	check(code == 0 || code == LK_EMAYBEHELD || code == LK_EUNREACHABLE);
 	if (acquire ? code != 0 : code != LK_EUNREACHABLE) /* else they are ours still */
 		return false;
-	expect(0, lk_queue_permits_release(queue, slots, permits, 1 + (int64_t)got->tag % THREE,
-					   got->tag, NULL, &err));
+	starts(RELEASE, .permit_semaphore = slots, .permits = permits,
+	       .number = 1 + (int64_t)got->tag % THREE, .tag = got->tag);
 	return true;
 }
 
@@ -418,7 +425,7 @@ static void close_in_flight(int round)
 	take(ids, 4);
 	for (options.tag = 0; options.tag < REQUESTS; options.tag++)
 		begin_take(1 + (int64_t)options.tag % THREE, -1, &options);
-	expect(0, lk_queue_permits_release(queue, slots, ids, 4, REQUESTS, NULL, &err));
+	starts(RELEASE, .permit_semaphore = slots, .permits = ids, .number = 4, .tag = REQUESTS);
 	if (round % 2)
 		wait_until(stats_of(client).held > 15, 5000);
 	int code = program_close(client, LK_CLOSE_RELEASE, &err);
@@ -434,8 +441,14 @@ static void close_in_flight(int round)
 		expect(LK_EINVAL, lk_completion_permits(&got, ids, 4, &err));
 	}
 	expect(0, lk_queue_take(queue, &(lk_completion){0}, 1, 0, &err));
-	expect(LK_ECLOSED, lk_queue_permits_acquire(queue, slots, 2, -1, NULL, NULL, &err));
-	expect(LK_ECLOSED, lk_queue_permits_release(queue, slots, ids, 2, 0, NULL, &err));
+	expect(LK_ECLOSED, lk_queue_start(queue,
+					  request_of(ACQUIRE, .permit_semaphore = slots,
+						     .number = 2, .wait_ms = -1),
+					  NULL, &err));
+	expect(LK_ECLOSED, lk_queue_start(queue,
+					  request_of(RELEASE, .permit_semaphore = slots,
+						     .permits = ids, .number = 2),
+					  NULL, &err));
 	lk_permit_semaphore_free(slots);
 	expect(0, lk_queue_free(queue, &err));
 	if (!untold)
@@ -621,23 +634,28 @@ static void test_bad_input(void **state)
 	(void)state;
 	open_slots(2, "");
 	for (size_t i = 0; i < COUNT(wrong); i++) {
-		expect(LK_EINVAL,
-		       lk_queue_permits_acquire(queue, slots, wrong[i], -1, NULL, NULL, &err));
-		check(strstr(err.message, "lk_queue_permits_acquire: count is ") != NULL);
-		expect(LK_EINVAL,
-		       lk_queue_permits_release(queue, slots, ids, wrong[i], 0, NULL, &err));
-		check(strstr(err.message, "lk_queue_permits_release: count is ") != NULL);
+		refuses(ACQUIRE, .permit_semaphore = slots, .number = wrong[i], .wait_ms = -1);
+		check(strstr(err.message, "LK_OP_ACQUIRE: count is ") != NULL);
+		refuses(RELEASE, .permit_semaphore = slots, .permits = ids, .number = wrong[i]);
+		check(strstr(err.message, "LK_OP_RELEASE: count is ") != NULL);
 	}
-	expect(LK_EINVAL, lk_queue_permits_acquire(NULL, slots, 2, -1, NULL, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permits_acquire(queue, NULL, 2, -1, NULL, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permits_acquire(queue, slots, 2, -2, NULL, NULL, &err));
+	expect(LK_EINVAL, lk_queue_start(NULL,
+					 request_of(ACQUIRE, .permit_semaphore = slots, .number = 2,
+						    .wait_ms = -1),
+					 NULL, &err));
+	refuses(ACQUIRE, .permit_semaphore = NULL, .number = 2, .wait_ms = -1);
+	refuses(ACQUIRE, .permit_semaphore = slots, .number = 2, .wait_ms = -2);
 	options.owner = "task";
-	expect(LK_EINVAL, lk_queue_permits_acquire(queue, slots, 2, -1, &options, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permits_release(NULL, slots, ids, 2, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permits_release(queue, NULL, ids, 2, 0, NULL, &err));
-	expect(LK_EINVAL, lk_queue_permits_release(queue, slots, NULL, 2, 0, NULL, &err));
+	refuses(ACQUIRE, .permit_semaphore = slots, .number = 2, .wait_ms = -1, .acquire = &options,
+		.tag = options.tag);
+	expect(LK_EINVAL, lk_queue_start(NULL,
+					 request_of(RELEASE, .permit_semaphore = slots,
+						    .permits = ids, .number = 2),
+					 NULL, &err));
+	refuses(RELEASE, .permit_semaphore = NULL, .permits = ids, .number = 2);
+	refuses(RELEASE, .permit_semaphore = slots, .number = 2);
 	ids[1].id[31] = 'X';
-	expect(LK_EINVAL, lk_queue_permits_release(queue, slots, ids, 2, 0, NULL, &err));
+	refuses(RELEASE, .permit_semaphore = slots, .permits = ids, .number = 2);
 	check(strstr(err.message, "0123456789abcdef0123456789abcdeX") != NULL);
 	expect(0, lk_queue_take(queue, &(lk_completion){0}, 1, 0, &err));
 	close_slots(0);
@@ -686,12 +704,23 @@ static void test_a_full_queue_refuses(void **state)
 	(void)state;
 	open_slots(THREE, "");
 	expect(0, lk_queue_new(&small, 1, &err));
-	expect(0, lk_queue_permits_acquire(small, slots, THREE, -1, NULL, NULL, &err));
-	expect(LK_ELIMIT, lk_queue_permits_acquire(small, slots, 1, 0, NULL, NULL, &err));
+	expect(0, lk_queue_start(small,
+				 request_of(ACQUIRE, .permit_semaphore = slots, .number = THREE,
+					    .wait_ms = -1),
+				 NULL, &err));
+	expect(LK_ELIMIT,
+	       lk_queue_start(small, request_of(ACQUIRE, .permit_semaphore = slots, .number = 1),
+			      NULL, &err));
 	expect(1, lk_queue_take(small, &got, 1, 20000, &err));
 	ids_of(&got, ids, THREE);
-	expect(0, lk_queue_permits_release(small, slots, ids, THREE, 0, NULL, &err));
-	expect(LK_ELIMIT, lk_queue_permits_release(small, slots, ids, THREE, 0, NULL, &err));
+	expect(0, lk_queue_start(small,
+				 request_of(RELEASE, .permit_semaphore = slots, .permits = ids,
+					    .number = THREE),
+				 NULL, &err));
+	expect(LK_ELIMIT, lk_queue_start(small,
+					 request_of(RELEASE, .permit_semaphore = slots,
+						    .permits = ids, .number = THREE),
+					 NULL, &err));
 	expect(1, lk_queue_take(small, &got, 1, 20000, &err));
 	check_int(got.error.code, ==, 0);
 	check_used(0);

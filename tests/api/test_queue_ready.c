@@ -84,7 +84,7 @@ static void test_called_for_notices(void **state)
 	(void)state;
 	open_ready();
 	lk_lock *lock = new_lock(client, "notice");
-	expect(0, lk_queue_notices(queue, client, 0, &id, &err));
+	expect(0, lk_queue_start(queue, request_of(NOTICE, .client = client), &id, &err));
 	hold(lock, "task", 300);
 	wait_until(ready.calls == 1, 5000);
 	check(!pthread_equal(ready.thread, pthread_self()));
@@ -102,7 +102,7 @@ static void test_called_for_notices(void **state)
 	hold(lock, "task", 300); /* notices that wait when the request begins */
 	wait_until(stats_of(client).lost == 2, 5000);
 	check_int(ready.calls, ==, 2);
-	expect(0, lk_queue_notices(queue, client, 0, &id, &err));
+	expect(0, lk_queue_start(queue, request_of(NOTICE, .client = client), &id, &err));
 	wait_until(ready.calls == 3, 5000);
 	while (lk_event_wait(client, &event, 0, NULL, &err) == 1)
 		continue;
@@ -170,7 +170,7 @@ static void test_no_mutex_is_held_at_notices(void **state)
 	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "free");
-	expect(0, lk_queue_notices(queue, client, 0, &id, &err));
+	expect(0, lk_queue_start(queue, request_of(NOTICE, .client = client), &id, &err));
 	ready.stays = true;
 	hold(lock, "task", 300);
 	wait_until(ready.calls == 1, 5000); /* at risk; nobody but the loop would lose it */
@@ -298,7 +298,7 @@ static void test_no_wake_up_is_lost(void **state)
 		snprintf(name, sizeof(name), "crowd-%zu", i);
 		crowd.clients[i] = i ? open_driven("%s", "") : client;
 		crowd.locks[i] = new_lock(crowd.clients[i], name);
-		expect(0, lk_queue_notices(queue, crowd.clients[i], 0, NULL, &err));
+		starts(NOTICE, .client = crowd.clients[i]);
 	}
 	threads_start(&taker, 1, take_when_woken, &crowd);
 	threads_start(&starters, CLIENTS, start_many, &crowd);

@@ -171,7 +171,7 @@ static void test_a_lost_majority_is_told(void **state)
 	(void)state;
 	struct set set;
 	open_held(&set, "watchdog_ms", 900);
-	expect(0, lk_queue_notices(queue, set.client[0], 9, NULL, &err));
+	starts(NOTICE, .client = set.client[0], .tag = 9);
 	stranger_instead(0);
 	stranger_instead(2);
 	lk_completion got = next_completion();

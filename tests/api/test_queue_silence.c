@@ -31,7 +31,10 @@ static int64_t take_leased(lk_lock *lock, const char *owner)
 	uint64_t id = 0;
 	options.owner = owner;
 	options.lease_ms = slow_ms(LEASE_MS);
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, &id, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      &id, &err));
 	return completed(id, 0).deadline_ns;
 }
 
@@ -114,10 +117,16 @@ static void test_a_permit_ends_with_its_lease(void **state)
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	redis_do(&server, "SET slots 2");
 	options.lease_ms = slow_ms(LEASE_MS);
-	expect(0, lk_queue_permit_acquire(queue, slots, -1, &options, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .permit_semaphore = slots, .wait_ms = -1,
+					    .number = 1, .acquire = &options),
+				 &id, &err));
 	lk_completion got = completed(id, 0);
 	server_pause(&server);
-	expect(0, lk_queue_permit_release(queue, slots, got.field, 0, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(RELEASE, .permit_semaphore = slots,
+					    .permits = (const lk_permit *)got.field, .number = 1),
+				 &id, &err));
 	ends_with_its_lease(id, got.deadline_ns);
 	server_resume(&server);
 	lk_permit_semaphore_free(slots);
@@ -222,7 +231,7 @@ static void test_the_close_comes_last_in_its_queue(void **state)
 		begin_release(locks[0], "task");
 		begin_extend(locks[1], "task", 60000);
 		begin_acquire(locks[2], "next", -1, 0);
-		expect(0, lk_queue_close(queue, client, how[i], 0, NULL, &err));
+		starts(CLOSE, .client = client, .how = how[i]);
 		for (int told = 0; told < 3; told++)
 			check_int(next_completion().operation, !=, LK_OP_CLOSE);
 		lk_completion last = next_completion();
@@ -249,7 +258,7 @@ static void test_changes_are_told_before_the_close(void **state)
 	release(lock, "task");
 	server_pause(&server);
 	for (int i = 0; i < 4; i++)
-		expect(0, lk_queue_semaphore_release(queue, pool, 1, 0, NULL, &err));
+		starts(RELEASE, .semaphore = pool, .number = 1);
 	program_close(client, LK_CLOSE_RELEASE, &err);
 	are_told(4, LK_EMAYBEHELD);
 	server_resume(&server);
@@ -312,7 +321,10 @@ static void test_a_part_of_a_multi_lock_may_outlast_its_extension(void **state)
 	longer.owner = "task";
 	longer.lease_ms = slow_ms(20000);
 	open_multi_set(&set, command_limit(PATIENT_MS));
-	expect(0, lk_queue_acquire(queue, set.part[2], -1, &longer, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .lock = set.part[2], .wait_ms = -1,
+					    .acquire = &longer),
+				 &id, &err));
 	completed(id, 0);
 	int64_t deadline_ns = take_leased(set.all, "task");
 	server_pause(&other_server);

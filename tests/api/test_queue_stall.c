@@ -36,11 +36,19 @@ static int start(const struct start *start)
 	options.owner = give.owner = "task";
 	switch (start->operation) {
 	case LK_OP_ACQUIRE:
-		return lk_queue_acquire(queue, start->lock, -1, &options, NULL, NULL);
+		return lk_queue_start(queue,
+				      request_of(ACQUIRE, .lock = start->lock, .wait_ms = -1,
+						 .acquire = &options),
+				      NULL, NULL);
 	case LK_OP_RELEASE:
-		return lk_queue_release(queue, start->lock, &give, 0, NULL, NULL);
+		return lk_queue_start(queue,
+				      request_of(RELEASE, .lock = start->lock, .release = &give),
+				      NULL, NULL);
 	default:
-		return lk_queue_extend(queue, start->lock, 60000, "task", 0, NULL, NULL);
+		return lk_queue_start(queue,
+				      request_of(EXTEND, .lock = start->lock, .lease_ms = 60000,
+						 .extend = extend_by("task")),
+				      NULL, NULL);
 	}
 }
 

@@ -8,7 +8,10 @@ static uint64_t begin_leased(lk_lock *lock, const char *owner, int64_t lease_ms)
 	uint64_t id = 0;
 	options.owner = owner;
 	options.lease_ms = lease_ms;
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, &id, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      &id, &err));
 	return id;
 }
 
@@ -487,7 +490,7 @@ static void test_names_of_owners(void **state)
 	memset(longest, 'o', sizeof(longest));
 	longest[LK_OWNER_SIZE_MAX + 1] = '\0';
 	options.owner = longest;
-	expect(LK_EINVAL, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	refuses(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options);
 	longest[LK_OWNER_SIZE_MAX] = '\0';
 	uint64_t id = begin_acquire(lock, longest, -1, 0);
 	longest[0] = 'x'; /* it was copied */

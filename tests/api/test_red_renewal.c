@@ -79,7 +79,7 @@ static void extend_again_and_again(size_t index, void *argument)
 {
 	(void)index;
 	while (!taken_enough) {
-		int rc = lk_lock_extend(argument, 30000, "o", &err);
+		int rc = lk_lock_extend(argument, 30000, extend_by("o"), &err);
 		check(rc == 0 || rc == LK_ENOTOWNER);
 	}
 }
@@ -136,7 +136,7 @@ static void test_the_lock_is_lost_when_a_majority_forgot_it(void **state)
 static void extend_for_an_hour(size_t index, void *argument)
 {
 	(void)index;
-	expect(LK_ELOST, lk_lock_extend(argument, 3600000, "o", &err));
+	expect(LK_ELOST, lk_lock_extend(argument, 3600000, extend_by("o"), &err));
 }
 
 /* The answer that makes it a loss comes last: what was extended until then is given back when its

@@ -327,7 +327,7 @@ static void test_extend_each_side(void **state)
 	lk_lock *both[] = {sides.read, sides.write};
 	for (size_t i = 0; i < COUNT(both); i++) {
 		expect(0, take_as(both[i], "o", slow_ms(5000), 0));
-		expect(0, lk_lock_extend(both[i], slow_ms(60000), "o", &err));
+		expect(0, lk_lock_extend(both[i], slow_ms(60000), extend_by("o"), &err));
 		check_int(remaining(both[i], "o"), >, slow_ms(30000));
 		check_int(redis_integer(&server, "PTTL extended"), >, slow_ms(30000));
 		expect(0, give_as(both[i], "o"));

@@ -33,7 +33,7 @@ static void test_acquire_and_release(void **state)
 	expect(0, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
 	expect(LK_EBUSY, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
 	expect(LK_ETIMEDOUT, lk_semaphore_acquire(pool, 1, slow_ms(200), NULL, &err));
-	expect(0, lk_semaphore_release(pool, 3, &err));
+	expect(0, lk_semaphore_release(pool, 3, NULL, &err));
 	check_int(available(pool), ==, 3);
 	int64_t drained = 0;
 	expect(0, lk_semaphore_drain(pool, &drained, &err));
@@ -46,9 +46,9 @@ static void test_acquire_and_release(void **state)
 	check_int(available(pool), ==, 3);
 	expect(1, lk_semaphore_delete(pool, &err));
 	expect(0, lk_semaphore_delete(pool, &err));
-	expect(0, lk_semaphore_release_if_exists(pool, 1, &err));
-	expect(0, lk_semaphore_release(pool, 1, &err));
-	expect(1, lk_semaphore_release_if_exists(pool, 1, &err));
+	expect(0, lk_semaphore_release(pool, 1, if_exists, &err));
+	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
+	expect(1, lk_semaphore_release(pool, 1, if_exists, &err));
 	check_int(available(pool), ==, 2);
 	expect(1, lk_semaphore_delete(pool, &err));
 	lk_semaphore_free(pool);
@@ -67,7 +67,7 @@ static void test_time_to_live_is_kept(void **state)
 	check_int(redis_integer(&server, "PTTL brief"), >, 30000);
 	expect(0, lk_semaphore_drain(pool, &drained, &err));
 	check_int(drained, ==, 5);
-	expect(0, lk_semaphore_release(pool, 1, &err));
+	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
 	check_int(redis_integer(&server, "PTTL brief"), >, 30000);
 	expect(1, lk_semaphore_delete(pool, &err));
 	lk_semaphore_free(pool);
@@ -99,7 +99,7 @@ static void test_one_record_is_left(void **state)
 	}
 	for (int i = 0; i < 2; i++) {
 		expect(i == 0, lk_semaphore_delete(pool, &err));
-		expect(0, lk_semaphore_release_if_exists(pool, 1, &err));
+		expect(0, lk_semaphore_release(pool, 1, if_exists, &err));
 		check_one_record();
 	}
 	lk_semaphore_free(pool);
@@ -122,8 +122,8 @@ static void test_bad_input(void **state)
 		expect(LK_EINVAL, lk_semaphore_acquire(pool, wrong[i], -1, NULL, &err));
 		check(strstr(err.message, "permits") != NULL);
 		expect(LK_EINVAL, lk_semaphore_acquire(pool, wrong[i], 0, NULL, &err));
-		expect(LK_EINVAL, lk_semaphore_release(pool, wrong[i], &err));
-		expect(LK_EINVAL, lk_semaphore_release_if_exists(pool, wrong[i], &err));
+		expect(LK_EINVAL, lk_semaphore_release(pool, wrong[i], NULL, &err));
+		expect(LK_EINVAL, lk_semaphore_release(pool, wrong[i], if_exists, &err));
 		if (wrong[i] != -1)
 			expect(LK_EINVAL, lk_semaphore_add(pool, wrong[i], &err));
 		if (wrong[i] != 0)
@@ -137,7 +137,7 @@ static void test_bad_input(void **state)
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
 	/* A count that would leave its range is as it was. */
 	expect(1, lk_semaphore_try_set(pool, LK_PERMITS_MAX, 0, &err));
-	expect(LK_EINVAL, lk_semaphore_release(pool, 1, &err));
+	expect(LK_EINVAL, lk_semaphore_release(pool, 1, NULL, &err));
 	check(strstr(err.message, "range") != NULL);
 	check_int(available(pool), ==, LK_PERMITS_MAX);
 	redis_do(&server, "DEL pool");
@@ -145,13 +145,13 @@ static void test_bad_input(void **state)
 	redis_do(&server, "HSET pool x:1 1");
 	expect(LK_EWRONGTYPE, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
 	check(strstr(err.message, "hash") && strstr(err.message, "semaphore"));
-	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_try_set(pool, 1, 0, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_drain(pool, &drained, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_available(pool, &drained, &err));
 	redis_do(&server, "SET pool text");
 	expect(LK_EWRONGTYPE, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
-	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, &err));
+	expect(LK_EWRONGTYPE, lk_semaphore_release(pool, 1, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_semaphore_available(pool, &drained, &err));
 	check_int(drained, ==, 77);
 	redis_do(&server, "DEL pool");
@@ -183,10 +183,10 @@ static void test_waiter_is_woken_by_a_message(void **state)
 	struct threads threads;
 	threads_start(&threads, 1, wait_body, &waiting);
 	wait_until(redis_integer(&server, "PUBLISH redisson_sc:{pool} 0") == 1, 5000);
-	expect(0, lk_semaphore_release(same, 1, &err));
+	expect(0, lk_semaphore_release(same, 1, NULL, &err));
 	expect(LK_EBUSY, lk_semaphore_acquire(same, 2, 0, NULL, &err));
 	check_int(waiting.got, ==, 0);
-	expect(0, lk_semaphore_release(same, 1, &err));
+	expect(0, lk_semaphore_release(same, 1, NULL, &err));
 	threads_join(&threads, 20000);
 	check_int(waiting.got, ==, 1);
 	check_int(available(pool), ==, 0);
@@ -221,11 +221,11 @@ static void test_waiters_of_one_client_each_get_theirs(void **state)
 	struct threads threads;
 	threads_start(&threads, 8, wait_body, &waiting);
 	wait_until(stats_of(client).waiting == 8, 5000);
-	expect(0, lk_semaphore_release(waiting.pool, 5, &err));
+	expect(0, lk_semaphore_release(waiting.pool, 5, NULL, &err));
 	wait_until(waiting.got == 5, 5000);
 	sleep_ms(20);
 	check_int(waiting.got, ==, 5);
-	expect(0, lk_semaphore_release(waiting.pool, 3, &err));
+	expect(0, lk_semaphore_release(waiting.pool, 3, NULL, &err));
 	threads_join(&threads, 10000);
 	check_int(available(waiting.pool), ==, 0);
 	redis_do(&server, "DEL many");
@@ -253,7 +253,7 @@ static int child_calls(lk_semaphore *pool, lk_permit_semaphore *slots, lk_latch 
 	lk_permit permit;
 	int64_t number;
 	int wrong = lk_semaphore_acquire(pool, 1, 0, NULL, NULL) != LK_EFORKED;
-	wrong += lk_semaphore_release(pool, 1, NULL) != LK_EFORKED;
+	wrong += lk_semaphore_release(pool, 1, NULL, NULL) != LK_EFORKED;
 	wrong += lk_semaphore_available(pool, &number, NULL) != LK_EFORKED;
 	wrong += lk_permit_semaphore_acquire(slots, 1, &permit, 0, NULL, NULL) != LK_EFORKED;
 	wrong += lk_permit_semaphore_set(slots, 1, NULL) != LK_EFORKED;
@@ -307,7 +307,7 @@ static void test_close_wakes_its_waiters(void **state)
 	wait_until(stats_of(client).waiting == 3, 5000);
 	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
 	threads_join(&threads, 10000);
-	expect(LK_ECLOSED, lk_semaphore_release(pool, 1, &err));
+	expect(LK_ECLOSED, lk_semaphore_release(pool, 1, NULL, &err));
 	lk_semaphore_free(pool);
 	lk_client_free(client);
 }
@@ -328,7 +328,7 @@ static void test_a_grant_while_closing_is_released(void **state)
 	struct threads threads;
 	expect(1, lk_semaphore_try_set(pool, 1, 0, &err));
 	expect(0, lk_semaphore_acquire(pool, 1, -1, NULL, &err));
-	expect(0, lk_semaphore_release(pool, 1, &err));
+	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
 	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(500));
 	uint64_t commands = stats_of(client).commands;
 	threads_start(&threads, 1, late_body, pool);
@@ -363,7 +363,7 @@ static void crowd_body(size_t index, void *argument)
 			if (atomic_compare_exchange_weak(&crowd->most, &most, inside))
 				break;
 		crowd->inside -= (int)permits;
-		expect(0, lk_semaphore_release(pool, permits, &err));
+		expect(0, lk_semaphore_release(pool, permits, NULL, &err));
 	}
 	crowd->done++;
 	lk_semaphore_free(pool);
@@ -395,7 +395,7 @@ static void hasty_body(size_t index, void *argument)
 		int64_t permits = 1 + (int64_t)(index + (size_t)turn) % 2;
 		int rc = lk_semaphore_acquire(pool, permits, turn % 3, NULL, &err);
 		if (rc == 0)
-			expect(0, lk_semaphore_release(pool, permits, &err));
+			expect(0, lk_semaphore_release(pool, permits, NULL, &err));
 		else if (rc != LK_ETIMEDOUT && rc != LK_EBUSY && rc != LK_EMAYBEHELD)
 			check_fail(__FILE__, __LINE__, "%s", err.message);
 	}
@@ -437,12 +437,12 @@ static void test_the_number_is_said_for_good(void **state)
 	expect(0, lk_semaphore_acquire(pool, 2, 0, NULL, &err));
 	check_int(available(pool), ==, 1);
 	expect(LK_EBUSY, lk_semaphore_acquire(pool, 2, 0, NULL, &err));
-	expect(0, lk_semaphore_release(pool, 2, &err));
+	expect(0, lk_semaphore_release(pool, 2, NULL, &err));
 	check_int(available(pool), ==, 3);
 	expect(0, lk_semaphore_acquire(pool, 3, -1, NULL, &err));
 	redis_do(&server, "DEL pool");
-	expect(0, lk_semaphore_release_if_exists(pool, 1, &err));
-	expect(0, lk_semaphore_release(pool, 2, &err)); /* of the count that is gone */
+	expect(0, lk_semaphore_release(pool, 1, if_exists, &err));
+	expect(0, lk_semaphore_release(pool, 2, NULL, &err)); /* of the count that is gone */
 	check_int(available(pool), ==, 3);
 	redis_do(&server, "DEL pool");
 	expect(0, lk_semaphore_add(pool, -1, &err));

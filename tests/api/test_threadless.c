@@ -95,10 +95,13 @@ static void test_notices_come_through_the_queue(void **state)
 	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "noticed");
-	expect(0, lk_queue_notices(queue, client, 0, NULL, &err));
+	expect(0, lk_queue_start(queue, request_of(NOTICE, .client = client), NULL, &err));
 	options.owner = "task";
 	options.lease_ms = slow_ms(300);
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = -1,
+					    .acquire = &options, .tag = options.tag),
+				 NULL, &err));
 	ends(LK_OP_ACQUIRE, 0);
 	bool lost = false;
 	for (int i = 0; i < 2 && !lost; i++) {
@@ -109,7 +112,9 @@ static void test_notices_come_through_the_queue(void **state)
 	check(lost);
 	start_release(lock, "task");
 	ends(LK_OP_RELEASE, LK_ELOST);
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_IF_IDLE, 0, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_IF_IDLE),
+			      NULL, &err));
 	lk_completion first = next_within(LIMIT_MS), second = next_within(LIMIT_MS);
 	check_int(first.operation + second.operation, ==, LK_OP_NOTICE + LK_OP_CLOSE);
 	lk_lock_free(lock);
@@ -152,7 +157,9 @@ static void test_an_idle_client_sleeps(void **state)
 	}
 	check_int(turns, <, 40);
 	check_int(lk_client_due_ns(client, &err), >, now_ns());
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_IF_IDLE, 0, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_IF_IDLE),
+			      NULL, &err));
 	ends(LK_OP_ACQUIRE, LK_ECLOSED);
 	ends(LK_OP_CLOSE, 0);
 	lk_client_free(client);
@@ -232,7 +239,10 @@ static void start_tagged(lk_lock *lock, const char *owner, int64_t wait_ms, uint
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = owner;
 	options.tag = tag;
-	expect(0, lk_queue_acquire(queue, lock, wait_ms, &options, NULL, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = wait_ms,
+					    .acquire = &options, .tag = options.tag),
+				 NULL, &err));
 }
 
 static void test_a_start_is_due_at_once(void **state)
@@ -263,7 +273,10 @@ static void test_one_call_does_a_part(void **state)
 	options.owner = "task";
 	rest();
 	for (uint64_t i = 0; i < STARTS; i++)
-		expect(0, lk_queue_release(queue, lock, &options, i, NULL, &err));
+		expect(0, lk_queue_start(
+				  queue,
+				  request_of(RELEASE, .lock = lock, .release = &options, .tag = i),
+				  NULL, &err));
 	while (next_tag < STARTS) {
 		check_due();
 		expect(0, lk_client_process(client, &err));
@@ -364,7 +377,9 @@ static void test_what_is_left_can_be_ended(void **state)
 	check_int(cancelled.id, ==, last);
 	check_int(cancelled.error.code, ==, LK_ECANCELLED);
 	start_many(lock, &last);
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_IF_IDLE, 0, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_IF_IDLE),
+			      NULL, &err));
 	for (int i = 1; i < 2 * STARTS; i++) {
 		lk_completion completion = next_within(LIMIT_MS);
 		check_int(completion.operation, ==, LK_OP_ACQUIRE);
@@ -536,7 +551,7 @@ static void test_blocking_calls_are_refused(void **state)
 	expect(LK_EBLOCKING, lk_client_ping(client, &err));
 	expect(LK_EBLOCKING, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(LK_EBLOCKING, lk_lock_release(lock, NULL, &err));
-	expect(LK_EBLOCKING, lk_lock_extend(lock, 1000, "task", &err));
+	expect(LK_EBLOCKING, lk_lock_extend(lock, 1000, extend_by("task"), &err));
 	expect(LK_EBLOCKING, is_locked(lock, &err));
 	expect(LK_EBLOCKING, lk_lock_force_release(lock, &err));
 	expect(0, lk_multi_lock_new(&multi, &lock, 1, &err));
@@ -562,7 +577,9 @@ static void test_a_client_with_a_thread_is_not_processed(void **state)
 	expect(LK_EINVAL, lk_client_fd(own, &err));
 	expect(LK_EINVAL, lk_client_process(own, &err));
 	check_int(lk_client_due_ns(own, &err), ==, LK_EINVAL);
-	expect(LK_EINVAL, lk_queue_close(of, own, LK_CLOSE_ABANDON, 0, NULL, &err));
+	expect(LK_EINVAL,
+	       lk_queue_start(of, request_of(CLOSE, .client = own, .how = LK_CLOSE_ABANDON), NULL,
+			      &err));
 	expect(LK_EINVAL, lk_client_process(NULL, &err));
 	expect(0, lk_queue_free(of, &err));
 	close_client(own);
@@ -600,8 +617,10 @@ static void test_a_forked_child(void **state)
 	if (child == 0)
 		_exit(lk_client_process(client, NULL) == LK_EFORKED &&
 				      lk_client_fd(client, NULL) == LK_EFORKED &&
-				      lk_queue_close(queue, client, LK_CLOSE_ABANDON, 0, NULL,
-						     NULL) == LK_EFORKED
+				      lk_queue_start(queue,
+						     request_of(CLOSE, .client = client,
+								.how = LK_CLOSE_ABANDON),
+						     NULL, NULL) == LK_EFORKED
 			      ? 0
 			      : 1);
 	waitpid(child, &status, 0);

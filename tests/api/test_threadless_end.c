@@ -13,9 +13,15 @@ static void test_close_completes_what_is_in_flight(void **state)
 	ends(LK_OP_ACQUIRE, 0);
 	start_acquire(lock, "second", -1);
 	turn(100);
-	expect(LK_EHELD, lk_queue_close(queue, client, LK_CLOSE_IF_IDLE, 0, NULL, &err));
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
-	expect(LK_EPENDING, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
+	expect(LK_EHELD,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_IF_IDLE),
+			      NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+			      NULL, &err));
+	expect(LK_EPENDING,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+			      NULL, &err));
 	ends(LK_OP_ACQUIRE, LK_ECLOSED);
 	ends(LK_OP_CLOSE, 0);
 	check_int(redis_integer(&server, "EXISTS closed"), ==, 0);
@@ -38,8 +44,13 @@ static void test_the_close_comes_behind_a_crowd(void **state)
 	ends(LK_OP_ACQUIRE, 0);
 	server_pause(&server);
 	for (int i = 0; i < CROWD; i++)
-		expect(0, lk_queue_extend(queue, lock, 60000, "task", 0, NULL, &err));
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
+		expect(0, lk_queue_start(queue,
+					 request_of(EXTEND, .lock = lock, .lease_ms = 60000,
+						    .extend = extend_by("task")),
+					 NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+			      NULL, &err));
 	int64_t end_ms = now_ms() + slow_ms(LIMIT_MS);
 	while (got.operation != LK_OP_CLOSE && now_ms() < end_ms) {
 		sleep_ms(50);
@@ -64,12 +75,17 @@ static void test_close_says_what_may_be_held(void **state)
 	start_acquire(lock, "task", -1);
 	ends(LK_OP_ACQUIRE, 0);
 	server_pause(&server);
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+			      NULL, &err));
 	ends(LK_OP_CLOSE, LK_EMAYBEHELD);
 	server_resume(&server);
 	int code = LK_EMAYBEHELD;
 	for (int64_t end_ms = now_ms() + slow_ms(LIMIT_MS); code && now_ms() < end_ms;) {
-		expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
+		expect(0,
+		       lk_queue_start(queue,
+				      request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+				      NULL, &err));
 		code = next_within(LIMIT_MS).error.code;
 	}
 	check_int(code, ==, 0);
@@ -91,7 +107,9 @@ static void test_free_in_the_midst(void **state)
 	start_acquire(lock, "second", -1);
 	start_release(lock, "first");
 	turn(10);
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+			      NULL, &err));
 	turn(10);
 	int64_t begun_ms = now_ms();
 	lk_client_free(client);
@@ -169,7 +187,9 @@ static void test_free_gives_back_permits(void **state)
 	begin_connected();
 	redis_do(&server, "SET pool 5");
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
-	expect(0, lk_queue_semaphore_acquire(queue, pool, 2, -1, 0, NULL, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .semaphore = pool, .number = 2, .wait_ms = -1),
+				 NULL, &err));
 	check_int(freed_before_the_answer(), ==, LK_ECLOSED);
 	check_int(redis_integer(&server, "INCRBY pool 0"), ==, 5);
 	lk_semaphore_free(pool);
@@ -249,7 +269,9 @@ static void test_free_behind_a_close_does_not_wait(void **state)
 	start_acquire(lock, "task", -1);
 	ends(LK_OP_ACQUIRE, 0);
 	server_pause(&server);
-	expect(0, lk_queue_close(queue, client, LK_CLOSE_RELEASE, 0, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_RELEASE),
+			      NULL, &err));
 	ends(LK_OP_CLOSE, LK_EMAYBEHELD);
 	int64_t begun_ms = now_ms();
 	lk_client_free(client);
@@ -298,7 +320,10 @@ static void test_close_while_another_thread_connects(void **state)
 		start_acquire(lock, "first", -1);
 		threads_start(&threads, 1, process_until, &over);
 		usleep((useconds_t)(i * 13 % 800));
-		expect(0, lk_queue_close(queue, client, LK_CLOSE_ABANDON, 0, NULL, &err));
+		expect(0,
+		       lk_queue_start(queue,
+				      request_of(CLOSE, .client = client, .how = LK_CLOSE_ABANDON),
+				      NULL, &err));
 		for (int taken = 0; taken < 2; taken++) /* the acquire's, and this */
 			expect(1, lk_queue_take(queue, &completion, 1, LIMIT_MS, &err));
 		over = true;
@@ -315,7 +340,8 @@ static void close_the_client(size_t index, void *argument)
 	_Atomic int *begun = argument;
 	lk_error why = {0};
 	(void)index;
-	int rc = lk_queue_close(queue, client, LK_CLOSE_ABANDON, 0, NULL, &why);
+	int rc = lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_ABANDON),
+				NULL, &why);
 	check(rc == 0 || rc == LK_EPENDING || rc == LK_ECLOSED);
 	*begun += rc == 0;
 }

@@ -58,7 +58,10 @@ uint64_t start_acquire(lk_lock *lock, const char *owner, int64_t wait_ms)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	uint64_t id = 0;
 	options.owner = owner;
-	expect(0, lk_queue_acquire(queue, lock, wait_ms, &options, &id, &err));
+	expect(0, lk_queue_start(queue,
+				 request_of(ACQUIRE, .lock = lock, .wait_ms = wait_ms,
+					    .acquire = &options),
+				 &id, &err));
 	return id;
 }
 
@@ -66,15 +69,18 @@ void start_release(lk_lock *lock, const char *owner)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.owner = owner;
-	expect(0, lk_queue_release(queue, lock, &options, 0, NULL, &err));
+	expect(0, lk_queue_start(queue, request_of(RELEASE, .lock = lock, .release = &options),
+				 NULL, &err));
 }
 
 void end(int how)
 {
-	expect(0, lk_queue_close(queue, client, how, 0, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = how), NULL, &err));
 	ends(LK_OP_CLOSE, 0);
 	expect(LK_ECLOSED, lk_client_process(client, &err));
-	expect(LK_ECLOSED, lk_queue_close(queue, client, how, 0, NULL, &err));
+	expect(LK_ECLOSED,
+	       lk_queue_start(queue, request_of(CLOSE, .client = client, .how = how), NULL, &err));
 	lk_client_free(client);
 	expect(0, lk_queue_free(queue, &err));
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "request.h"
+
 #define CLIENTS_MAX 16
 #define CLOSE_LIMIT_MS 120000
 
@@ -89,7 +91,8 @@ static int close_by_request(lk_client *client, int how, lk_error *error)
 	lk_completion completion = {.operation = 0};
 	lk_error own;
 	need(lk_queue_new(&queue, 1, &own), &own);
-	int result = lk_queue_close(queue, client, how, 0, NULL, error);
+	int result = lk_queue_start(queue, request_of(CLOSE, .client = client, .how = how), NULL,
+				    error);
 	if (result == 0) {
 		if (lk_queue_take(queue, &completion, 1, CLOSE_LIMIT_MS, &own) != 1)
 			abort();

@@ -100,7 +100,10 @@ int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool 
 	options->owner = sim_owner(caller);
 	if (!caller->named)
 		return acquire_blocking(caller, lock, wait_ms, options, error);
-	int rc = lk_queue_acquire(caller->queue, lock, wait_ms, options, &id, error);
+	int rc = lk_queue_start(caller->queue,
+				request_of(ACQUIRE, .lock = lock, .wait_ms = wait_ms,
+					   .acquire = options, .tag = options ? options->tag : 0),
+				&id, error);
 	if (rc == 0)
 		cancel_perhaps(caller, id);
 	completed(caller, rc, &got);
@@ -119,7 +122,10 @@ static int release(const struct sim_caller *caller, lk_lock *lock, bool no_wait,
 	options.keep_ms = keep_ms;
 	if (!caller->threadless && (!caller->named || no_wait || sim_chance(300)))
 		return lk_lock_release(lock, &options, error);
-	return sim_finish(caller, lk_queue_release(caller->queue, lock, &options, 0, NULL, error),
+	return sim_finish(caller,
+			  lk_queue_start(caller->queue,
+					 request_of(RELEASE, .lock = lock, .release = &options),
+					 NULL, error),
 			  NULL, error);
 }
 
@@ -137,9 +143,12 @@ int sim_extend(const struct sim_caller *caller, lk_lock *lock, int64_t lease_ms,
 {
 	const char *owner = sim_owner(caller);
 	if (!caller->threadless && (!caller->named || sim_chance(300)))
-		return lk_lock_extend(lock, lease_ms, owner, error);
+		return lk_lock_extend(lock, lease_ms, extend_by(owner), error);
 	return sim_finish(caller,
-			  lk_queue_extend(caller->queue, lock, lease_ms, owner, 0, NULL, error),
+			  lk_queue_start(caller->queue,
+					 request_of(EXTEND, .lock = lock, .lease_ms = lease_ms,
+						    .extend = extend_by(owner)),
+					 NULL, error),
 			  NULL, error);
 }
 
@@ -178,8 +187,10 @@ int sim_semaphore_acquire(struct sim_caller *caller, lk_semaphore *semaphore, in
 	uint64_t id = 0;
 	if (!sim_queues(caller))
 		return lk_semaphore_acquire(semaphore, permits, wait_ms, NULL, error);
-	int rc = lk_queue_semaphore_acquire(caller->queue, semaphore, permits, wait_ms, 0, &id,
-					    error);
+	int rc = lk_queue_start(
+		caller->queue,
+		request_of(ACQUIRE, .semaphore = semaphore, .number = permits, .wait_ms = wait_ms),
+		&id, error);
 	if (rc == 0)
 		cancel_perhaps(caller, id);
 	return sim_finish(caller, rc, NULL, error);
@@ -189,11 +200,13 @@ int sim_semaphore_release(struct sim_caller *caller, lk_semaphore *semaphore, in
 			  lk_error *error)
 {
 	if (!sim_queues(caller))
-		return lk_semaphore_release(semaphore, permits, error);
+		return lk_semaphore_release(semaphore, permits, NULL, error);
 	return sim_finish(
 		caller,
-		lk_queue_semaphore_release(caller->queue, semaphore, permits, 0, NULL, error), NULL,
-		error);
+		lk_queue_start(caller->queue,
+			       request_of(RELEASE, .semaphore = semaphore, .number = permits), NULL,
+			       error),
+		NULL, error);
 }
 
 int sim_semaphore_drain(struct sim_caller *caller, lk_semaphore *semaphore, int64_t *permits_out,
@@ -202,7 +215,8 @@ int sim_semaphore_drain(struct sim_caller *caller, lk_semaphore *semaphore, int6
 	if (!sim_queues(caller))
 		return lk_semaphore_drain(semaphore, permits_out, error);
 	return sim_finish(caller,
-			  lk_queue_semaphore_drain(caller->queue, semaphore, 0, NULL, error),
+			  lk_queue_start(caller->queue, request_of(DRAIN, .semaphore = semaphore),
+					 NULL, error),
 			  permits_out, error);
 }
 
@@ -215,8 +229,11 @@ int sim_permits_acquire(struct sim_caller *caller, lk_permit_semaphore *semaphor
 	if (!sim_queues(caller))
 		return lk_permit_semaphore_acquire(semaphore, count, permits_out, wait_ms, options,
 						   error);
-	int rc = lk_queue_permits_acquire(caller->queue, semaphore, count, wait_ms, options, &id,
-					  error);
+	int rc = lk_queue_start(caller->queue,
+				request_of(ACQUIRE, .permit_semaphore = semaphore, .number = count,
+					   .wait_ms = wait_ms, .acquire = options,
+					   .tag = options ? options->tag : 0),
+				&id, error);
 	if (rc == 0)
 		cancel_perhaps(caller, id);
 	completed(caller, rc, &got);
@@ -232,10 +249,12 @@ int sim_permits_release(struct sim_caller *caller, lk_permit_semaphore *semaphor
 {
 	if (!sim_queues(caller))
 		return lk_permit_semaphore_release(semaphore, permits, count, error);
-	return sim_finish(
-		caller,
-		lk_queue_permits_release(caller->queue, semaphore, permits, count, 0, NULL, error),
-		NULL, error);
+	return sim_finish(caller,
+			  lk_queue_start(caller->queue,
+					 request_of(RELEASE, .permit_semaphore = semaphore,
+						    .permits = permits, .number = count),
+					 NULL, error),
+			  NULL, error);
 }
 
 int sim_permit_update(struct sim_caller *caller, lk_permit_semaphore *semaphore, const char *id,
@@ -244,8 +263,11 @@ int sim_permit_update(struct sim_caller *caller, lk_permit_semaphore *semaphore,
 	if (!sim_queues(caller))
 		return lk_permit_semaphore_update_lease(semaphore, id, lease_ms, error);
 	return sim_finish(caller,
-			  lk_queue_permit_update_lease(caller->queue, semaphore, id, lease_ms, 0,
-						       NULL, error),
+			  lk_queue_start(caller->queue,
+					 request_of(EXTEND, .permit_semaphore = semaphore,
+						    .permits = (const lk_permit *)id, .number = 1,
+						    .lease_ms = lease_ms),
+					 NULL, error),
 			  NULL, error);
 }
 
@@ -254,8 +276,10 @@ int sim_latch_await(struct sim_caller *caller, lk_latch *latch, int64_t wait_ms,
 	if (!sim_queues(caller))
 		return lk_latch_await(latch, wait_ms, NULL, error);
 	return sim_finish(caller,
-			  lk_queue_latch_await(caller->queue, latch, wait_ms, 0, NULL, error), NULL,
-			  error);
+			  lk_queue_start(caller->queue,
+					 request_of(AWAIT, .latch = latch, .wait_ms = wait_ms),
+					 NULL, error),
+			  NULL, error);
 }
 
 int sim_latch_count_down(struct sim_caller *caller, lk_latch *latch, int64_t *left_out,
@@ -264,6 +288,8 @@ int sim_latch_count_down(struct sim_caller *caller, lk_latch *latch, int64_t *le
 	if (!sim_queues(caller))
 		return lk_latch_count_down(latch, 1, left_out, error);
 	return sim_finish(caller,
-			  lk_queue_latch_count_down(caller->queue, latch, 1, 0, NULL, error),
+			  lk_queue_start(caller->queue,
+					 request_of(COUNT_DOWN, .latch = latch, .number = 1), NULL,
+					 error),
 			  left_out, error);
 }

@@ -10,6 +10,8 @@
 
 #include <lockkeeper.h>
 
+#include "../harness/request.h"
+
 struct sim_caller {
 	char name[16];   /* as an owner, of what its asynchronous calls acquire */
 	lk_queue *queue; /* of those */

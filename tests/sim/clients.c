@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/door.h"
+#include "../harness/request.h"
 #include "judge.h"
 #include "world.h"
 
@@ -62,7 +63,9 @@ void sim_client_open(struct sim_client *client, const char *url, bool threadless
 static int close_by_loop(const struct sim_client *client, int how, lk_error *error)
 {
 	lk_completion got;
-	int rc = lk_queue_close(client->closes, client->client, how, 0, NULL, error);
+	int rc = lk_queue_start(client->closes,
+				request_of(CLOSE, .client = client->client, .how = how), NULL,
+				error);
 	if (rc < 0)
 		return rc;
 	if (lk_queue_take(client->closes, &got, 1, -1, error) != 1)

@@ -256,7 +256,10 @@ static void silent_cancel(struct silent *silent)
 	options.owner = "queued";
 	silence_begins(0);
 	expect("start", 0,
-	       lk_queue_acquire(silent->queue, silent->locks[0], -1, &options, &id, &error),
+	       lk_queue_start(silent->queue,
+			      request_of(ACQUIRE, .lock = silent->locks[0], .wait_ms = -1,
+					 .acquire = &options),
+			      &id, &error),
 	       &error);
 	sim_sleep(SILENT_WAIT_MS * SIM_MS);
 	lk_queue_cancel(silent->queue, id, NULL);
@@ -270,8 +273,10 @@ static void silent_queued(struct silent *silent)
 	options.owner = "queued";
 	silence_begins(0);
 	expect("start", 0,
-	       lk_queue_acquire(silent->queue, silent->locks[0], SILENT_WAIT_MS, &options, NULL,
-				&error),
+	       lk_queue_start(silent->queue,
+			      request_of(ACQUIRE, .lock = silent->locks[0],
+					 .wait_ms = SILENT_WAIT_MS, .acquire = &options),
+			      NULL, &error),
 	       &error);
 	silent_take(silent, LK_EMAYBEHELD);
 }

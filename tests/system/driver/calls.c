@@ -62,8 +62,9 @@ static int call_force(struct call *call)
 static int call_extend(struct call *call)
 {
 	int64_t lease_ms = command_number(call->command, "lease", 0);
-	return call->queued ? queued_extend(call->lock, lease_ms, call->owner, &call->error)
-			    : lk_lock_extend(call->lock, lease_ms, call->owner, &call->error);
+	return call->queued
+		       ? queued_extend(call->lock, lease_ms, call->owner, &call->error)
+		       : lk_lock_extend(call->lock, lease_ms, extend_by(call->owner), &call->error);
 }
 
 static int call_export(struct call *call)

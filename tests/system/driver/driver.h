@@ -19,6 +19,8 @@
 
 #include <lockkeeper.h>
 
+#include "../../harness/request.h"
+
 #define ARGUMENTS_MAX 32
 #define LINE_MAX_BYTES (1 << 18)
 

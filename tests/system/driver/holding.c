@@ -103,7 +103,7 @@ int holding_release(struct holding *holding, lk_error *error)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	if (holding->semaphore)
-		return lk_semaphore_release(holding->semaphore, holding->count, error);
+		return lk_semaphore_release(holding->semaphore, holding->count, NULL, error);
 	if (holding->permits)
 		return lk_permit_semaphore_release(holding->permits, holding->taken, holding->count,
 						   error);

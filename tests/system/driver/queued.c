@@ -58,8 +58,11 @@ int queued_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *opt
 	struct waiting waiting = {.token = token};
 	int result = lk_queue_new(&waiting.queue, 1, error);
 	if (result == 0)
-		result = lk_queue_acquire(waiting.queue, lock, wait_ms, options, &waiting.id,
-					  error);
+		result = lk_queue_start(waiting.queue,
+					request_of(ACQUIRE, .lock = lock, .wait_ms = wait_ms,
+						   .acquire = options,
+						   .tag = options ? options->tag : 0),
+					&waiting.id, error);
 	waiting_add(&waiting);
 	result = queued_take(waiting.queue, result, error);
 	waiting_remove(&waiting);
@@ -72,7 +75,8 @@ int queued_release(lk_lock *lock, const lk_release_options *options, lk_error *e
 	lk_queue *queue = NULL;
 	int result = lk_queue_new(&queue, 1, error);
 	if (result == 0)
-		result = lk_queue_release(queue, lock, options, 0, NULL, error);
+		result = lk_queue_start(
+			queue, request_of(RELEASE, .lock = lock, .release = options), NULL, error);
 	result = queued_take(queue, result, error);
 	lk_queue_free(queue, NULL);
 	return result;
@@ -83,7 +87,10 @@ int queued_extend(lk_lock *lock, int64_t lease_ms, const char *owner, lk_error *
 	lk_queue *queue = NULL;
 	int result = lk_queue_new(&queue, 1, error);
 	if (result == 0)
-		result = lk_queue_extend(queue, lock, lease_ms, owner, 0, NULL, error);
+		result = lk_queue_start(queue,
+					request_of(EXTEND, .lock = lock, .lease_ms = lease_ms,
+						   .extend = extend_by(owner)),
+					NULL, error);
 	result = queued_take(queue, result, error);
 	lk_queue_free(queue, NULL);
 	return result;

@@ -20,61 +20,80 @@ static const char *id_of(const struct call *call)
 static int semaphore_set(lk_queue *queue, struct call *call)
 {
 	int64_t ttl_ms = command_number(call->command, "ttl", 0);
-	return lk_queue_semaphore_try_set(queue, call->semaphore, call->count, ttl_ms, 0, NULL,
-					  call->error);
+	return lk_queue_start(queue,
+			      request_of(TRY_SET, .semaphore = call->semaphore,
+					 .number = call->count, .ttl_ms = ttl_ms),
+			      NULL, call->error);
 }
 
 static int semaphore_add(lk_queue *queue, struct call *call)
 {
-	return lk_queue_semaphore_add(queue, call->semaphore, call->count, 0, NULL, call->error);
+	return lk_queue_start(queue,
+			      request_of(ADD, .semaphore = call->semaphore, .number = call->count),
+			      NULL, call->error);
 }
 
 static int semaphore_take(lk_queue *queue, struct call *call)
 {
-	return lk_queue_semaphore_acquire(queue, call->semaphore, call->count, call->wait_ms, 0,
-					  NULL, call->error);
+	return lk_queue_start(queue,
+			      request_of(ACQUIRE, .semaphore = call->semaphore,
+					 .number = call->count, .wait_ms = call->wait_ms),
+			      NULL, call->error);
 }
 
 static int semaphore_release(lk_queue *queue, struct call *call)
 {
-	return lk_queue_semaphore_release(queue, call->semaphore, call->count, 0, NULL,
-					  call->error);
+	return lk_queue_start(
+		queue, request_of(RELEASE, .semaphore = call->semaphore, .number = call->count),
+		NULL, call->error);
 }
 
 static int semaphore_release_if_exists(lk_queue *queue, struct call *call)
 {
-	return lk_queue_semaphore_release_if_exists(queue, call->semaphore, call->count, 0, NULL,
-						    call->error);
+	return lk_queue_start(queue,
+			      request_of(RELEASE, .semaphore = call->semaphore,
+					 .number = call->count, .semaphore_release = if_exists),
+			      NULL, call->error);
 }
 
 static int semaphore_drain(lk_queue *queue, struct call *call)
 {
-	return lk_queue_semaphore_drain(queue, call->semaphore, 0, NULL, call->error);
+	return lk_queue_start(queue, request_of(DRAIN, .semaphore = call->semaphore), NULL,
+			      call->error);
 }
 
 static int semaphore_available(lk_queue *queue, struct call *call)
 {
-	return lk_queue_semaphore_available(queue, call->semaphore, 0, NULL, call->error);
+	return lk_queue_start(queue, request_of(COUNT, .semaphore = call->semaphore), NULL,
+			      call->error);
 }
 
 static int semaphore_delete(lk_queue *queue, struct call *call)
 {
-	return lk_queue_semaphore_delete(queue, call->semaphore, 0, NULL, call->error);
+	return lk_queue_start(queue, request_of(DELETE, .semaphore = call->semaphore), NULL,
+			      call->error);
 }
 
 static int permits_set(lk_queue *queue, struct call *call)
 {
-	return lk_queue_permit_try_set(queue, call->permits, call->count, 0, NULL, call->error);
+	return lk_queue_start(
+		queue,
+		request_of(TRY_SET, .permit_semaphore = call->permits, .number = call->count), NULL,
+		call->error);
 }
 
 static int permits_resize(lk_queue *queue, struct call *call)
 {
-	return lk_queue_permit_set(queue, call->permits, call->count, 0, NULL, call->error);
+	return lk_queue_start(
+		queue, request_of(SET, .permit_semaphore = call->permits, .number = call->count),
+		NULL, call->error);
 }
 
 static int permits_add(lk_queue *queue, struct call *call)
 {
-	return lk_queue_permit_add(queue, call->permits, call->count, 0, NULL, call->error);
+	return lk_queue_start(
+		queue, request_of(ADD, .permit_semaphore = call->permits, .number = call->count),
+		NULL, call->error);
 }
 
 static int permits_take(lk_queue *queue, struct call *call)
@@ -84,56 +103,76 @@ static int permits_take(lk_queue *queue, struct call *call)
 	if (call->count > IDS_MAX)
 		return LK_EINVAL;
 	return call->count == 1
-		       ? lk_queue_permit_acquire(queue, call->permits, call->wait_ms, &options,
-						 NULL, call->error)
-		       : lk_queue_permits_acquire(queue, call->permits, call->count, call->wait_ms,
-						  &options, NULL, call->error);
+		       ? lk_queue_start(queue,
+					request_of(ACQUIRE, .permit_semaphore = call->permits,
+						   .wait_ms = call->wait_ms, .number = 1,
+						   .acquire = &options),
+					NULL, call->error)
+		       : lk_queue_start(queue,
+					request_of(ACQUIRE, .permit_semaphore = call->permits,
+						   .number = call->count, .wait_ms = call->wait_ms,
+						   .acquire = &options),
+					NULL, call->error);
 }
 
 static int permits_release(lk_queue *queue, struct call *call)
 {
 	lk_permit permits[IDS_MAX];
 	int64_t count = ids_argument(call, permits);
-	return count == 1 ? lk_queue_permit_release(queue, call->permits, permits[0].id, 0, NULL,
-						    call->error)
-			  : lk_queue_permits_release(queue, call->permits, permits, count, 0, NULL,
-						     call->error);
+	return count == 1 ? lk_queue_start(queue,
+					   request_of(RELEASE, .permit_semaphore = call->permits,
+						      .permits = permits, .number = 1),
+					   NULL, call->error)
+			  : lk_queue_start(queue,
+					   request_of(RELEASE, .permit_semaphore = call->permits,
+						      .permits = permits, .number = count),
+					   NULL, call->error);
 }
 
 static int permits_extend(lk_queue *queue, struct call *call)
 {
-	return lk_queue_permit_update_lease(queue, call->permits, id_of(call), lease_of(call), 0,
-					    NULL, call->error);
+	return lk_queue_start(queue,
+			      request_of(EXTEND, .permit_semaphore = call->permits,
+					 .permits = (const lk_permit *)id_of(call), .number = 1,
+					 .lease_ms = lease_of(call)),
+			      NULL, call->error);
 }
 
 static int permits_delete(lk_queue *queue, struct call *call)
 {
-	return lk_queue_permit_delete(queue, call->permits, 0, NULL, call->error);
+	return lk_queue_start(queue, request_of(DELETE, .permit_semaphore = call->permits), NULL,
+			      call->error);
 }
 
 static int latch_set(lk_queue *queue, struct call *call)
 {
-	return lk_queue_latch_try_set(queue, call->latch, call->count, 0, NULL, call->error);
+	return lk_queue_start(queue,
+			      request_of(TRY_SET, .latch = call->latch, .number = call->count),
+			      NULL, call->error);
 }
 
 static int latch_down(lk_queue *queue, struct call *call)
 {
-	return lk_queue_latch_count_down(queue, call->latch, call->count, 0, NULL, call->error);
+	return lk_queue_start(queue,
+			      request_of(COUNT_DOWN, .latch = call->latch, .number = call->count),
+			      NULL, call->error);
 }
 
 static int latch_await(lk_queue *queue, struct call *call)
 {
-	return lk_queue_latch_await(queue, call->latch, call->wait_ms, 0, NULL, call->error);
+	return lk_queue_start(queue,
+			      request_of(AWAIT, .latch = call->latch, .wait_ms = call->wait_ms),
+			      NULL, call->error);
 }
 
 static int latch_count(lk_queue *queue, struct call *call)
 {
-	return lk_queue_latch_count(queue, call->latch, 0, NULL, call->error);
+	return lk_queue_start(queue, request_of(COUNT, .latch = call->latch), NULL, call->error);
 }
 
 static int latch_delete(lk_queue *queue, struct call *call)
 {
-	return lk_queue_latch_delete(queue, call->latch, 0, NULL, call->error);
+	return lk_queue_start(queue, request_of(DELETE, .latch = call->latch), NULL, call->error);
 }
 
 static const struct {

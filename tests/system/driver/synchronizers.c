@@ -35,7 +35,7 @@ static int semaphore_try(struct call *call)
 
 static int semaphore_release(struct call *call)
 {
-	return lk_semaphore_release(call->semaphore, call->count, call->error);
+	return lk_semaphore_release(call->semaphore, call->count, NULL, call->error);
 }
 
 /* The number goes into "result", as Java's answers have it. */
@@ -63,7 +63,7 @@ static int semaphore_delete(struct call *call)
 
 static int semaphore_release_if_exists(struct call *call)
 {
-	return lk_semaphore_release_if_exists(call->semaphore, call->count, call->error);
+	return lk_semaphore_release(call->semaphore, call->count, if_exists, call->error);
 }
 
 static int permits_delete(struct call *call)
