@@ -383,10 +383,16 @@ static void test_a_note_goes_with_its_hold_in_memory(void **state)
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	options.owner = "b";
 	options.note = two;
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      NULL, &err));
 	options.owner = "c";
 	options.note = NULL;
-	expect(0, lk_queue_acquire(queue, lock, -1, &options, NULL, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      NULL, &err));
 	memset(two, 'x', sizeof(two) - 1); /* the request has a copy */
 	wait_until(note_is(client, "job", "one"), 5000);
 	static const char *const owners[] = {"a", "b", "c"}, *const notes[] = {"one", "two", ""};
