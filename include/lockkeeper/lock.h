@@ -34,7 +34,9 @@
  * watchdog_ms (10 s) if that is shorter. If the server no longer has the hold (a forced release,
  * lost data), the library reports LK_EVENT_LOST within that time and one round trip; at once, if an
  * answer to another call of this client contradicts the hold, or if the server grants the key to
- * another owner in this client. If the server cannot confirm the hold, the library reports
+ * another owner in this client. Of a hold that is older than 100 ms and excludes all others, the
+ * server tells that its key was deleted, flushed or changed (CLIENT TRACKING; option tracking), and
+ * the library asks at once. If the server cannot confirm the hold, the library reports
  * LK_EVENT_LOST at the deadline. If a renewal got no answer, the server may have the lock for a
  * lease longer: the library releases it in the background.
  *

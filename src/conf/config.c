@@ -213,6 +213,7 @@ enum {
 	CHOICE_RECORD,
 	CHOICE_FSYNC,
 	CHOICE_MESSAGES,
+	CHOICE_TRACKING,
 	CHOICE_SENTINEL_TLS,
 	CHOICE_PRIVATE,
 	CHOICE_VERIFY
@@ -236,6 +237,9 @@ static const struct choice {
 			      [LK__MESSAGES_SHARDED] = "sharded",
 			      [LK__MESSAGES_BOTH] = "both"},
 			     "is not plain, sharded or both"},
+	[CHOICE_TRACKING] = {offsetof(struct lk_config, tracking),
+			     {"off", "on"},
+			     "is not on or off"},
 	[CHOICE_SENTINEL_TLS] = {offsetof(struct lk_config, sentinel_tls),
 				 {"", "on", "off"},
 				 "is not on, off or empty"},
@@ -287,6 +291,11 @@ enum lk__fsync lk__config_fsync(const struct lk_config *config)
 enum lk__messages lk__config_messages(const struct lk_config *config)
 {
 	return (enum lk__messages)choice_at(&choices[CHOICE_MESSAGES], config->messages);
+}
+
+bool lk__config_tracks(const struct lk_config *config)
+{
+	return choice_at(&choices[CHOICE_TRACKING], config->tracking) == 1;
 }
 
 enum lk__verify lk__config_verify(const struct lk_config *config)

@@ -40,9 +40,9 @@ static void channel_send(struct lk__conn *conn, struct lk__channel *channel, boo
 /* To the kinds of messages that the node has. */
 static void channel_command(struct lk__conn *conn, struct lk__channel *channel, bool wanted)
 {
-	if (conn->node->told_by != LK__MESSAGES_SHARDED)
+	if (conn->node->told_by != LK__MESSAGES_SHARDED || channel->tracks)
 		channel_send(conn, channel, false, !wanted);
-	if (conn->node->told_by != LK__MESSAGES_PLAIN)
+	if (conn->node->told_by != LK__MESSAGES_PLAIN && !channel->tracks)
 		channel_send(conn, channel, true, !wanted);
 }
 
@@ -123,8 +123,8 @@ static void channel_add(struct lk__conn *conn, struct lk__channel *channel,
 		channel_begin(conn, channel);
 }
 
-struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
-				       const char *turn, void *owner)
+static struct lk__listening *channel_open(struct lk__conn *conn, const char *name, size_t size,
+					  const char *turn, void *owner, bool tracks)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
@@ -135,6 +135,7 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 	pthread_mutex_lock(&conn->mutex);
 	struct lk__channel *channel = channel_get(conn, name, size);
 	if (channel) {
+		channel->tracks |= tracks;
 		channel_add(conn, channel, listening, turn);
 		if (conn->state == LK__CONN_DOWN)
 			lk__conn_start(conn, &after);
@@ -145,6 +146,18 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 		return listening;
 	free(listening);
 	return NULL;
+}
+
+struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
+				       const char *turn, void *owner)
+{
+	return channel_open(conn, name, size, turn, owner, false);
+}
+
+struct lk__listening *lk__channel_open_tracking(struct lk__conn *conn, const char *name,
+						size_t size)
+{
+	return channel_open(conn, name, size, NULL, NULL, true);
 }
 
 /* Nobody listens any more. */
@@ -516,6 +529,10 @@ static void channel_message(struct lk__conn *conn, const redisReply *reply,
 	atomic_fetch_add_explicit(&conn->node->counters.messages, 1, memory_order_relaxed);
 	if (!channel)
 		return;
+	if (channel->tracks) {
+		lk__tracking_message(conn, reply->element[2], after);
+		return;
+	}
 	if (channel->own_of)
 		listening_hears(conn, channel->own_of, payload, true, after);
 	DL_FOREACH(channel->listenings, listening)
@@ -616,6 +633,8 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	} else if (channel->unconfirmed == 0 && channel->wanted) {
 		channel->generation++;
 	}
+	if (channel->tracks)
+		lk__tracking_tell_loop(conn->node);
 	channel_wake(channel, after);
 	channel_drop_if_unused(conn, channel);
 }

@@ -29,6 +29,7 @@ struct lk__channel {
 	UT_hash_handle hh;
 	size_t unconfirmed;  /* commands whose answer is to come */
 	bool wanted;         /* the last command was SUBSCRIBE */
+	bool tracks;         /* the server tells there what was tracked: it is never sharded */
 	bool astray;         /* the server has said so: the slot is not its own */
 	uint64_t generation; /* confirmed subscriptions */
 	struct lk__listening *listenings;
@@ -69,6 +70,10 @@ struct lk__heard {
  * "<name>:<turn>"; or NULL. NULL when out of memory. */
 struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
 				       const char *turn, void *owner);
+
+/* Listens to what the server tells of tracked keys: tracking.h. */
+struct lk__listening *lk__channel_open_tracking(struct lk__conn *conn, const char *name,
+						size_t size);
 
 /* Ends it; the last one unsubscribes. */
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);

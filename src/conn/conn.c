@@ -85,8 +85,10 @@ static void conn_drop_stream(struct lk__conn *conn)
 {
 	if (conn->stream && conn->silent) /* a copy that comes late is one more to be given back */
 		lk__socket_discard(conn->stream->fd);
-	if (conn->stream)
+	if (conn->stream) {
 		lk__socket_shutdown(conn->stream->fd);
+		lk__tracking_conn_lost(conn);
+	}
 	conn->watched = false;
 	atomic_store(&conn->armed, false);
 	lk__stream_close(conn->stream);
@@ -303,6 +305,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	atomic_store(&conn->node->replicas.look_ns, 0);
 	conn->proved = false;
 	conn->last_error.code = 0;
+	lk__tracking_conn_made(conn, greeting->client_id);
 	lk__trace_conn(conn, "connected");
 	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
 	if (conn_is_past(conn)) { /* found before another became the master */

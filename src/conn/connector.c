@@ -411,10 +411,13 @@ static int connector_new(struct lk__connector **connector_out, struct lk__conn *
 	atomic_store(&connector->needed_ns, LK__NEVER);
 	connector->set_fd = -1;
 	connector->conn = conn;
-	connector->greeting = conn->kind == LK__CONN_MESSAGES ? 0 : LK__GREET_SCRIPTS;
-	if (connector->greeting && !atomic_load(&conn->node->no_hello))
+	bool commands = conn->kind != LK__CONN_MESSAGES;
+	connector->greeting = commands ? LK__GREET_SCRIPTS : 0;
+	if (!commands && lk__config_tracks(conn->node->config))
+		connector->greeting |= LK__GREET_ID;
+	if (commands && !atomic_load(&conn->node->no_hello))
 		connector->greeting |= LK__GREET_HELLO;
-	if (connector->greeting && conn->node->fsync != LK__FSYNC_OFF)
+	if (commands && conn->node->fsync != LK__FSYNC_OFF)
 		connector->greeting |= LK__GREET_DISK;
 	if (conn->node->finder) {
 		connector->finder = conn->node->finder;

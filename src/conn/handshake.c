@@ -82,6 +82,8 @@ static int greeter_compose(struct lk__greeter *greeter)
 	if (greeter->flags & LK__GREET_DISK)
 		rc |= greeter_say(greeter, true, 4,
 				  (const char *[]){"WAITAOF", "1", "0", DISK_WAIT_MS});
+	if (greeter->flags & LK__GREET_ID)
+		rc |= greeter_say(greeter, false, 2, (const char *[]){"CLIENT", "ID"});
 	/* Last: there are servers that close the connection over what they do not know. With the
 	 * protocol that we speak, which not every server does. */
 	if (greeter->flags & LK__GREET_HELLO)
@@ -363,6 +365,8 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 		greeter_scripts(reply, &greeter->greeting);
 	} else if (strcmp(verb, "HELLO") == 0) {
 		return greeter_hello(greeter, reply);
+	} else if (reply->type == REDIS_REPLY_INTEGER) { /* CLIENT ID */
+		greeter->greeting.client_id = reply->integer;
 	}
 	return 0;
 }
@@ -402,6 +406,7 @@ int lk__greeter_new(struct lk__greeter **greeter_out, struct lk__stream *stream,
 		return lk__fail(error, LK_ENOMEM, "handshake: out of memory");
 	}
 	greeter->greeting.sent_ns = lk__now_ns();
+	greeter->greeting.client_id = -1;
 	*greeter_out = greeter;
 	return 0;
 }

@@ -21,20 +21,22 @@ struct lk__stream;
 struct lk_config;
 
 struct lk__greeting {
-	int64_t server_us;               /* the server's clock … */
-	int64_t sent_ns;                 /* … as it was some time between this … */
-	int64_t received_ns;             /* … and this */
-	bool scripts[LK__SCRIPT_COUNT];  /* which of our scripts the server has */
-	bool spreads;                    /* it is a proxy that answers for several servers */
-	bool no_hello;                   /* it does not answer HELLO */
-	bool time_by_script;             /* it is a proxy whose TIME is not the server's */
-	uint64_t generation;             /* of the node's finder, where it has one */
+	int64_t server_us;              /* the server's clock … */
+	int64_t sent_ns;                /* … as it was some time between this … */
+	int64_t received_ns;            /* … and this */
+	bool scripts[LK__SCRIPT_COUNT]; /* which of our scripts the server has */
+	bool spreads;                   /* it is a proxy that answers for several servers */
+	bool no_hello;                  /* it does not answer HELLO */
+	bool time_by_script;            /* it is a proxy whose TIME is not the server's */
+	int64_t client_id;   /* what the server calls the connection; -1: it does not say */
+	uint64_t generation; /* of the node's finder, where it has one */
 	char place[LK__CONN_PLACE_SIZE]; /* and where that found the server; else "" */
 };
 
 #define LK__GREET_SCRIPTS 1u /* ask for our scripts */
 #define LK__GREET_MASTER 4u  /* refuse what is not a master */
 #define LK__GREET_HELLO 16u  /* ask who answers */
+#define LK__GREET_ID 32u     /* ask what it calls the connection */
 #define LK__GREET_DISK 8u    /* refuse what cannot tell whether its disk has something */
 #define LK__GREET_FIRST 2u   /* the server has never been reached: what may be a refusal is one */
 

@@ -25,6 +25,7 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->told_by = lk__config_messages(config);
 	pthread_mutex_init(&node->replicas.mutex, NULL);
 	pthread_mutex_init(&node->stays.mutex, NULL);
+	atomic_store(&node->tracking.generation, 1);
 	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
 	int rc = lk__conn_init(&node->messages, node, LK__CONN_MESSAGES, error);
 	if (rc == 0)
@@ -44,6 +45,7 @@ void lk__node_close(struct lk__node *node)
 
 void lk__node_destroy(struct lk__node *node)
 {
+	lk__tracking_free(node);
 	for (size_t i = 0; i < node->script_count; i++) {
 		lk__conn_destroy(node->scripts[i]);
 		free(node->scripts[i]);

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "conf/config.h"
 #include "conn/conn.h"
+#include "conn/tracking.h"
 
 /* ---- where it is, if that changes ---- */
 
@@ -159,6 +160,8 @@ struct lk__node_events {
 	void (*up)(void *context);         /* a connection was made */
 	void (*connecting)(void *context); /* one is being made, and the loop must go on with it */
 	void (*doubt)(void *context, void *owner); /* a listener heard an unexpected message */
+	/* There is something for the loop to take: tracking.h. NULL where nobody takes it. */
+	void (*told)(void *context);
 };
 
 struct lk__node_counters {
@@ -231,6 +234,7 @@ struct lk__node {
 	_Atomic int64_t silent_ns;   /* since when one was silent that is lost; 0: none was */
 	_Atomic int64_t mute_ns; /* the same of one for scripts, also once others were greeted */
 	_Atomic bool judges;     /* one of these has changed */
+	struct lk__tracking tracking;
 	struct lk__node_counters counters;
 };
 

@@ -187,6 +187,7 @@ struct lk_client {
 	_Atomic unsigned ending;           /* threads that are at their end, in thread_end() */
 	_Atomic uint64_t unclaimed_grants; /* grants that are not holds yet, or given back */
 	_Atomic unsigned quorums;          /* entries that are on several nodes */
+	_Atomic unsigned tracked;          /* holds whose keys the server watches for us */
 	_Atomic bool unreleased;           /* no memory was left to release something */
 	_Atomic bool closing;              /* one caller closes it */
 	_Atomic bool growing;              /* one opens another connection for scripts */

@@ -28,6 +28,7 @@
 #include "lock/red.h"
 #include "lock/release.h"
 #include "lock/renewal.h"
+#include "lock/tracked.h"
 
 /* ---- the turn of the loop ---- */
 
@@ -51,6 +52,7 @@ static int64_t client_turn(lk_client *client, bool verify, bool *resumed_out)
 		lk__watch_all(client);
 		lk__compensation_retry(client);
 	}
+	lk__tracked_turn(client);
 	int64_t next_ns = lk__watch_turn(client);
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(client));
@@ -162,12 +164,18 @@ static void client_on_doubt(void *context, void *owner)
 	lk__doubt(owner);
 }
 
+static void client_on_told(void *context)
+{
+	lk__loop_wake(context);
+}
+
 static const struct lk__node_events client_events = {
 	.attention = client_on_attention,
 	.lost = client_on_lost,
 	.up = client_on_up,
 	.connecting = client_on_connecting,
 	.doubt = client_on_doubt,
+	.told = client_on_told,
 };
 
 /* ---- the end of a thread ---- */

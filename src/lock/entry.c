@@ -495,6 +495,9 @@ uint64_t lk__entry_begin_try(struct lk__entry *entry)
 void lk__entry_take_hold(struct lk__entry *entry)
 {
 	entry->hold = NULL;
+	if (entry->tracked)
+		atomic_fetch_sub(&entry->client->tracked, 1);
+	entry->tracked = 0;
 	lk__holders_remove(entry);
 }
 

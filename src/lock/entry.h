@@ -292,6 +292,7 @@ struct lk__entry {
 	/* A grant is on several nodes, with a number of its own on each: some may keep it longer
 	 * than a majority has confirmed. Set under the client's mutex, too. */
 	_Atomic bool is_quorum;
+	uint32_t tracked; /* the generation of the last look at its key; 0: there was none */
 	struct lk__hold *_Atomic hold; /* client_on_doubt() looks without the mutex */
 	struct lk__hold *lost;
 	struct lk__grant grant;

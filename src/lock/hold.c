@@ -17,6 +17,7 @@
 #include "lock/doubt.h"
 #include "lock/entry_table.h"
 #include "lock/notice.h"
+#include "lock/tracked.h"
 #include "sync/trace.h"
 
 /* ---- what follows from a change ---- */
@@ -285,6 +286,7 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
 		int64_t ask_ns = lk__question_due_ns(hold, now_ns);
 		at_ns = ask_ns < at_ns ? ask_ns : at_ns;
 	}
+	at_ns = lk__earlier(at_ns, lk__tracked_due_ns(entry));
 	if (lk__entry_in_doubt(entry) && !entry->renewing)
 		at_ns = now_ns;
 	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);

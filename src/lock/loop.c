@@ -23,7 +23,8 @@ struct lk__loop {
 	int wake_fd, timer_fd;
 	_Atomic int64_t armed_ns; /* when the timer goes off; LK__NEVER */
 	int64_t tick_ns;          /* the next tick; LK__NEVER while it does not tick */
-	int64_t read_ns; /* for asynchronous calls: to be read then, whatever the set says */
+	int64_t read_ns; /* for asynchronous calls: to be read then, whatever the set says, */
+	int64_t hear_ns; /* and those that is_heard() tells of */
 	unsigned idle_ticks;
 	bool blind; /* the set cannot be waited for: somebody closed our descriptors */
 	bool threadless;
@@ -37,6 +38,17 @@ static struct lk__loop *client_loop(lk_client *client)
 
 /* ---- answers and messages that nobody waits for ---- */
 
+/*
+ * Where a server tells what happens to keys, its messages, and the answers to the questions that
+ * follow from them, are heard by the set: a tick would come late, and the messages may come at any
+ * time.
+ */
+static bool is_heard(const struct lk__conn *conn)
+{
+	return lk__tracking_is_wanted(&conn->node->tracking) &&
+	       (conn->kind == LK__CONN_MESSAGES || conn->kind == LK__CONN_WORK);
+}
+
 static bool loop_read(struct lk__loop *loop)
 {
 	struct lk__topo *topo = loop->client->topo;
@@ -45,7 +57,7 @@ static bool loop_read(struct lk__loop *loop)
 	bool expected = false;
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
 		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
-			expected |= lk__conn_attend(conn, &loop->thread);
+			expected |= lk__conn_attend(conn, &loop->thread) && !is_heard(conn);
 	return expected;
 }
 
@@ -89,6 +101,11 @@ static int64_t loop_each(struct lk__loop *loop, int64_t (*act)(struct lk__conn *
 	return next_ns;
 }
 
+static int64_t conn_arm_heard(struct lk__conn *conn, int set_fd)
+{
+	return is_heard(conn) ? lk__conn_arm(conn, set_fd) : LK__NEVER;
+}
+
 /*
  * Asynchronous calls do not wait for a tick: the set tells when there is something to read. Returns
  * when to look without that.
@@ -117,7 +134,11 @@ static int64_t loop_expect(struct lk__loop *loop, bool any)
 		return next_ns;
 	if (next_ns != LK__NEVER)
 		atomic_store(&loop->attending, true);
-	return lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
+	next_ns = lk__earlier(next_ns, loop_tick(loop, lk__now_ns()));
+	if (lk__now_ns() >= loop->hear_ns)
+		loop_read(loop);
+	loop->hear_ns = loop_each(loop, conn_arm_heard);
+	return lk__earlier(next_ns, loop->hear_ns);
 }
 
 /* ---- connections that end while nobody reads them ---- */
@@ -142,7 +163,7 @@ static void loop_take(struct lk__loop *loop, void *data)
 	} else if (data == &loop->timer_fd) {
 		lk__timer_arm(loop->timer_fd, LK__NEVER);
 		loop->armed_ns = LK__NEVER;
-	} else if (data && lk__conn_attend_event(data, &loop->thread)) {
+	} else if (data && lk__conn_attend_event(data, &loop->thread) && !is_heard(data)) {
 		lk__loop_attend(loop->client);
 	}
 }
@@ -271,7 +292,7 @@ static int loop_new(struct lk__loop **loop_out, lk_client *client, lk_error *err
 		return lk__fail(error, LK_ENOMEM, "background thread: out of memory");
 	loop->client = client;
 	loop->threadless = client->config->threadless;
-	loop->armed_ns = loop->tick_ns = loop->read_ns = LK__NEVER;
+	loop->armed_ns = loop->tick_ns = loop->read_ns = loop->hear_ns = LK__NEVER;
 	loop->set_fd = lk__set_new();
 	loop->wake_fd = lk__wake_fd_new();
 	loop->timer_fd = lk__timer_new();

@@ -15,6 +15,7 @@
 #include "lock/entry_table.h"
 #include "lock/hold.h"
 #include "lock/notice.h"
+#include "lock/tracked.h"
 #include "sync/script.h"
 
 #define JUST_LOOK_MS 1              /* a lease that renews nothing: only the owner is verified */
@@ -148,6 +149,20 @@ static void batch_finish(struct lk__request *request)
 	free(batch);
 }
 
+/* A look at all of them, whose tracking a renewal ends; NULL: nothing is tracked. */
+static struct lk__looks *batch_looks(const struct lk__batch *batch)
+{
+	struct lk__looks *looks = NULL;
+	for (size_t i = 0; i < batch->count; i++) {
+		struct lk__entry *entry = batch->of[i].entry;
+		pthread_mutex_lock(&entry->mutex);
+		if (entry->hold)
+			lk__looks_add(&looks, entry);
+		pthread_mutex_unlock(&entry->mutex);
+	}
+	return looks;
+}
+
 void lk__watch_renew(struct lk__batch *batch)
 {
 	struct lk__renewal renewals[LK__BATCH_MAX];
@@ -168,7 +183,9 @@ void lk__watch_renew(struct lk__batch *batch)
 	request->deadline_ns = lk__after_ms(lk__now_ns(),
 					    batch->client->config->command_timeout_ms);
 	request->needed_ns = batch->needed_ns;
-	lk__conn_submit(lk__node_work(batch->node), request);
+	struct lk__looks *looks = batch_looks(batch);
+	lk__conn_submit(lk__node_work(batch->node), request); /* and its batch may be gone */
+	lk__looks_send(looks);
 }
 
 /* Before its holder is warned; or, once that is done, before it is lost. */
@@ -245,7 +262,22 @@ static void watch_sent_off(struct lk__entry *entry, int64_t now_ns)
 	lk__entry_promote(entry);
 }
 
-static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
+/* Both are for one node, and hold no more than one script may have. */
+struct due {
+	struct lk__batch *batch; /* of renewals */
+	struct lk__looks *looks;
+};
+
+static void due_look(struct due *due, struct lk__entry *entry)
+{
+	if (lk__looks_add(&due->looks, entry))
+		return;
+	lk__looks_send(due->looks);
+	due->looks = NULL;
+	lk__looks_add(&due->looks, entry);
+}
+
+static void watch_entry(struct lk__entry *entry, struct due *due)
 {
 	int64_t now_ns = lk__now_ns();
 	struct lk__hold *hold = entry->hold;
@@ -264,10 +296,12 @@ static void watch_entry(struct lk__entry *entry, struct lk__batch **batch)
 		lk__trouble_explain(entry, now_ns, false);
 		lk__notices_give(entry->client, hold, LK__NOTICE_AT_RISK);
 	}
-	bool due = now_ns >= lk__question_due_ns(hold, now_ns);
-	bool doubt = lk__entry_in_doubt(entry);
-	if (!entry->renewing && (due || doubt))
-		batch_add(batch, entry);
+	bool renews = now_ns >= lk__question_due_ns(hold, now_ns);
+	bool doubt = lk__entry_in_doubt(entry) || lk__tracked_has_gap(entry);
+	if (!entry->renewing && (renews || doubt))
+		batch_add(&due->batch, entry);
+	else if (now_ns >= lk__tracked_due_ns(entry))
+		due_look(due, entry);
 	lk__watch_hold(entry, now_ns);
 }
 
@@ -314,26 +348,32 @@ static void batch_send(struct lk__batch *batch)
 	lk__entry_policy(batch->of[0].entry)->renew(batch);
 }
 
+static bool batch_takes(const struct lk__batch *batch, const struct lk__entry *entry)
+{
+	return batch->count < LK__BATCH_MAX && batch->slot == entry->target.slot &&
+	       batch->of[0].entry->target.recipe == entry->target.recipe && !entry->is_quorum &&
+	       !atomic_load(&batch->node->spreads);
+}
+
 int64_t lk__watch_turn(lk_client *client)
 {
-	struct lk__batch *batch = NULL;
+	struct due due = {NULL, NULL};
 	struct lk__entry *entry;
 	int64_t now_ns = lk__now_ns();
 	for (int left = DUE_MAX; left > 0 && (entry = watch_pop(client, now_ns)); left--) {
-		if (batch && (batch->count == LK__BATCH_MAX || batch->slot != entry->target.slot ||
-			      batch->of[0].entry->target.recipe != entry->target.recipe ||
-			      entry->is_quorum || atomic_load(&batch->node->spreads))) {
-			batch_send(batch);
-			batch = NULL;
+		if (due.batch && !batch_takes(due.batch, entry)) {
+			batch_send(due.batch);
+			due.batch = NULL;
 		}
 		lk__entry_policy(entry)->turn(entry);
 		pthread_mutex_lock(&entry->mutex);
-		watch_entry(entry, &batch);
+		watch_entry(entry, &due);
 		pthread_mutex_unlock(&entry->mutex);
 		lk__entry_unref(entry);
 	}
-	if (batch)
-		batch_send(batch);
+	if (due.batch)
+		batch_send(due.batch);
+	lk__looks_send(due.looks);
 	watch_forget_lost(client);
 	pthread_mutex_lock(&client->watch.mutex);
 	int64_t next_ns = lk__heap_first_key(&client->watch.heap);

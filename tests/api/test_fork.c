@@ -161,7 +161,7 @@ static void test_child_fails_and_parent_goes_on(void **state)
 static void test_child_sends_nothing(void **state)
 {
 	(void)state;
-	struct scene scene = {.client = open_client()};
+	struct scene scene = {.client = open_client_with("tracking=off")};
 	scene.held = new_lock(scene.client, "quiet");
 	scene.other = new_lock(scene.client, "other");
 	expect(0, lk_cancel_new(&scene.cancel, &err));
@@ -310,7 +310,7 @@ static void test_descriptors_of_a_child(void **state)
 {
 	(void)state;
 	crowd.before = open_descriptors();
-	struct scene scene = {.client = open_client()};
+	struct scene scene = {.client = open_client_with("tracking=off")};
 	expect(0, lk_queue_new(&crowd.queue, 0, &err));
 	scene.held = new_lock(scene.client, "fork");
 	expect(0, lk_cancel_new(&scene.cancel, &err));

@@ -120,7 +120,7 @@ def test_no_descriptor_for_the_first_connection(server, make_keeper):
 
 
 def test_the_background_connects_soon_after_the_first_grant_that_is_renewed(server, make_keeper):
-    keeper = make_keeper(server.unix_url, watchdog_ms=60000)
+    keeper = make_keeper(server.unix_url, watchdog_ms=60000, tracking="off")
     keeper.call("acquire", "leased", lease=60000).ok()
     never(lambda: keeper.stats().connects > 1, 0.1, "nothing is renewed yet")
     keeper.call("acquire", "kept").ok()

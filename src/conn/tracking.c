@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+#include "conn/tracking.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include <lockkeeper/error.h>
+
+#include "base/clock.h"
+#include "conf/config.h"
+#include "conn/channels.h"
+#include "conn/conn.h"
+#include "conn/node.h"
+#include "conn/request.h"
+
+#define CHANNEL "__redis__:invalidate"
+
+bool lk__tracking_is_possible(const struct lk__node *node)
+{
+	return lk__config_tracks(node->config) && !atomic_load(&node->spreads) &&
+	       atomic_load(&node->tracking.state) != LK__TRACKING_REFUSED;
+}
+
+void lk__tracking_want(struct lk__node *node)
+{
+	struct lk__tracking *tracking = &node->tracking;
+	if (!lk__tracking_is_possible(node) || atomic_exchange(&tracking->wanted, true))
+		return;
+	struct lk__listening *channel = lk__channel_open_tracking(&node->messages, CHANNEL,
+								  strlen(CHANNEL));
+	pthread_mutex_lock(&node->messages.mutex);
+	tracking->channel = channel;
+	pthread_mutex_unlock(&node->messages.mutex);
+	if (!channel)
+		atomic_store(&tracking->wanted, false); /* out of memory: the next one tries */
+	lk__tracking_tell_loop(node);
+}
+
+/* ---- trackers ---- */
+
+static struct lk__tracked_key *key_get(struct lk__node *node, const char *key, size_t size)
+{
+	struct lk__tracked_key *of = lk__tracked_key_find(node, key, size);
+	if (of)
+		return of;
+	of = calloc(1, sizeof(*of) + size);
+	if (!of)
+		return NULL;
+	memcpy(of->key, key, size);
+	of->size = size;
+	HASH_ADD_KEYPTR(hh, node->tracking.keys, of->key, of->size, of);
+	if (of->hh.tbl)
+		return of;
+	free(of);
+	return NULL;
+}
+
+int lk__tracker_begin(struct lk__tracker *tracker, struct lk__node *node, const char *key,
+		      size_t size)
+{
+	lk__tracking_want(node);
+	pthread_mutex_lock(&node->messages.mutex);
+	tracker->of = key_get(node, key, size);
+	if (tracker->of)
+		DL_APPEND(tracker->of->trackers, tracker);
+	pthread_mutex_unlock(&node->messages.mutex);
+	return tracker->of ? 0 : LK_ENOMEM;
+}
+
+void lk__tracker_end(struct lk__tracker *tracker, struct lk__node *node)
+{
+	struct lk__tracked_key *of = tracker->of;
+	pthread_mutex_lock(&node->messages.mutex);
+	DL_DELETE(of->trackers, tracker);
+	if (!of->trackers) {
+		HASH_DEL(node->tracking.keys, of);
+		free(of);
+	}
+	pthread_mutex_unlock(&node->messages.mutex);
+	tracker->of = NULL;
+}
+
+/* ---- for the loop ---- */
+
+bool lk__tracking_take(struct lk__node *node, struct lk__touched *touched_out)
+{
+	struct lk__tracking *tracking = &node->tracking;
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	if (!atomic_exchange(&tracking->told, false))
+		return false;
+	pthread_mutex_lock(&node->messages.mutex);
+	*touched_out = (struct lk__touched){.keys = tracking->touched,
+					    .all = tracking->all,
+					    .begins = atomic_exchange(&tracking->begins, false),
+					    .lost = atomic_exchange(&tracking->lost, false)};
+	tracking->touched = (struct lk__buffer){0};
+	tracking->all = false;
+	if (touched_out->lost)
+		lk__tracked_keys_tell(node, LK__TRACKING_LOST, &after);
+	if (touched_out->begins)
+		lk__tracked_keys_tell(node, LK__TRACKING_BEGINS, &after);
+	lk__conn_unlock(&node->messages, &after);
+	return true;
+}
+
+const char *lk__touched_next(struct lk__touched *touched, size_t *size_out)
+{
+	uint32_t bytes;
+	if (lk__buffer_size(&touched->keys) < sizeof(bytes))
+		return NULL;
+	memcpy(&bytes, lk__buffer_front(&touched->keys), sizeof(bytes));
+	lk__buffer_take(&touched->keys, sizeof(bytes));
+	const char *key = lk__buffer_front(&touched->keys);
+	lk__buffer_take(&touched->keys, bytes);
+	*size_out = bytes;
+	return key;
+}
+
+/* ---- on and off ---- */
+
+/* False: that was of a generation that is over. */
+static bool tracking_becomes(struct lk__node *node, uint32_t generation, int was, int state)
+{
+	struct lk__tracking *tracking = &node->tracking;
+	return atomic_load(&tracking->generation) == generation &&
+	       atomic_compare_exchange_strong(&tracking->state, &was, state);
+}
+
+static void tracking_refused(struct lk__node *node, const char *verb, const char *reason)
+{
+	struct lk__tracking *tracking = &node->tracking;
+	pthread_mutex_lock(&node->messages.mutex);
+	snprintf(tracking->reason, sizeof(tracking->reason), "%s: %.120s", verb, reason);
+	pthread_mutex_unlock(&node->messages.mutex);
+	if (!tracking->said)
+		lk__log(&node->log, LK_LOG_INFO,
+			"nobody tells who has a lock that it is gone: %s: %.120s", verb, reason);
+	tracking->said = true;
+}
+
+struct asked {
+	struct lk__node *node;
+	uint32_t generation;
+};
+
+/* A connection that the server does not know any more is about to end here, too. */
+static bool is_of_lost_connection(const struct lk__request *request)
+{
+	return strstr(request->reason, "redirect to does not exist") != NULL;
+}
+
+static void asked_finish(struct lk__request *request)
+{
+	struct asked *asked = request->owner;
+	struct lk__node *node = asked->node;
+	struct lk__tracking *tracking = &node->tracking;
+	const redisReply *reply = request->reply;
+	bool refused = reply && reply->type == REDIS_REPLY_ERROR;
+	int state = request->code ? LK__TRACKING_OFF : LK__TRACKING_ON;
+	if (refused && !is_of_lost_connection(request))
+		state = LK__TRACKING_REFUSED;
+	if (refused && state == LK__TRACKING_OFF)
+		atomic_store(&tracking->redirect, 0);
+	if (tracking_becomes(node, asked->generation, LK__TRACKING_ASKED, state)) {
+		if (state == LK__TRACKING_REFUSED)
+			tracking_refused(node, "CLIENT TRACKING", request->reason);
+		atomic_store(&tracking->begins, state == LK__TRACKING_ON);
+		lk__tracking_tell_loop(node);
+	}
+	lk__request_free(request);
+	free(asked);
+}
+
+static void tracking_ask(struct lk__node *node, int64_t redirect)
+{
+	char id[24];
+	snprintf(id, sizeof(id), "%lld", (long long)redirect);
+	const char *argv[] = {"CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN", "NOLOOP"};
+	size_t sizes[] = {6, 8, 2, 8, strlen(id), 5, 6};
+	struct lk__request *request = lk__request_new(7, argv, sizes);
+	struct asked *asked = malloc(sizeof(*asked));
+	if (!request || !asked) {
+		lk__request_free(request);
+		free(asked);
+		return;
+	}
+	asked->node = node;
+	asked->generation = atomic_load(&node->tracking.generation);
+	request->owner = asked;
+	request->finish = asked_finish;
+	request->question = request->return_unsent = true;
+	request->deadline_ns = lk__after_ms(lk__now_ns(), node->config->command_timeout_ms);
+	int off = LK__TRACKING_OFF;
+	if (atomic_compare_exchange_strong(&node->tracking.state, &off, LK__TRACKING_ASKED) &&
+	    lk__conn_offer(&node->work, request))
+		return;
+	lk__request_free(request);
+	free(asked);
+}
+
+/* The subscription stands: 1; not yet: 0; or it is refused. */
+static int channel_look(struct lk__node *node, char *reason, size_t size)
+{
+	struct lk__conn *messages = &node->messages;
+	pthread_mutex_lock(&messages->mutex);
+	const struct lk__channel *channel = node->tracking.channel->channel;
+	int code = channel->code;
+	snprintf(reason, size, "%s", channel->reason);
+	bool stands = messages->state == LK__CONN_UP && channel->unconfirmed == 0;
+	pthread_mutex_unlock(&messages->mutex);
+	return code ? code : stands;
+}
+
+/* A number of one server says nothing to another. */
+static bool is_one_server(struct lk__node *node)
+{
+	char messages[LK__CONN_PLACE_SIZE], work[LK__CONN_PLACE_SIZE];
+	lk__conn_place(&node->messages, messages);
+	lk__conn_place(&node->work, work);
+	return strcmp(messages, work) == 0;
+}
+
+void lk__tracking_turn(struct lk__node *node)
+{
+	struct lk__tracking *tracking = &node->tracking;
+	char reason[160];
+	if (!lk__tracking_is_wanted(tracking) ||
+	    atomic_load(&tracking->state) != LK__TRACKING_OFF || !tracking->channel)
+		return;
+	uint32_t generation = atomic_load(&tracking->generation);
+	int listens = channel_look(node, reason, sizeof(reason));
+	int64_t redirect = atomic_load(&tracking->redirect);
+	if (listens < 0 || (listens && redirect < 0)) {
+		const char *verb = listens < 0 ? "SUBSCRIBE" : "CLIENT ID";
+		if (tracking_becomes(node, generation, LK__TRACKING_OFF, LK__TRACKING_REFUSED))
+			tracking_refused(node, verb, listens < 0 ? reason : "it is not answered");
+	} else if (listens == 0) {
+		lk__conn_open(&node->messages);
+	} else if (!lk__conn_is_up(&node->work)) {
+		lk__conn_open(&node->work);
+	} else if (redirect > 0 && is_one_server(node)) {
+		tracking_ask(node, redirect);
+	}
+}
+
+/* ---- looks ---- */
+
+struct lk__request *lk__tracking_look(void)
+{
+	struct lk__request *look = lk__request_batch(2);
+	if (look && lk__request_add(look, 3, (const char *[]){"CLIENT", "CACHING", "YES"},
+				    (size_t[]){6, 7, 3}))
+		return look;
+	lk__request_free(look);
+	return NULL;
+}
+
+bool lk__tracking_send(struct lk__node *node, struct lk__request *look, uint32_t *generation_out)
+{
+	*generation_out = atomic_load(&node->tracking.generation);
+	look->question = look->return_unsent = true;
+	look->deadline_ns = lk__after_ms(lk__now_ns(), node->config->command_timeout_ms);
+	if (lk__tracking_is_on(&node->tracking) && lk__conn_offer(&node->work, look))
+		return true;
+	lk__request_free(look);
+	return false;
+}
+
+void lk__tracking_looked(struct lk__node *node, const struct lk__request *look)
+{
+	const redisReply *reply = look->reply;
+	if (!reply || reply->elements == 0 || reply->element[0]->type != REDIS_REPLY_ERROR)
+		return;
+	uint32_t generation = atomic_load(&node->tracking.generation);
+	if (tracking_becomes(node, generation, LK__TRACKING_ON, LK__TRACKING_REFUSED))
+		tracking_refused(node, "CLIENT CACHING", reply->element[0]->str);
+}
