@@ -69,6 +69,9 @@ static int environment_fill(const struct guard_page *page)
 	/* One of a lock further out would be taken for ours. */
 	if (page->fence ? setenv("LOCKKEEPER_FENCE", fence, 1) : unsetenv("LOCKKEEPER_FENCE"))
 		return -1;
+	if (page->elects &&
+	    (setenv("LOCKKEEPER_TERM", fence, 1) || setenv("LOCKKEEPER_ELECTION", page->name, 1)))
+		return -1;
 	snprintf(deadline, sizeof(deadline), "%" PRId64, page->deadline_ns / NS_PER_MS);
 	if (numbers_hand_on(page->started))
 		return -1;

@@ -12,6 +12,7 @@
 #include "job_metrics.h"
 #include "keeper.h"
 #include "message.h"
+#include "run_settle.h"
 #include "signals.h"
 
 #define GRACE_DEFAULT_MS INT64_C(5000)
@@ -63,8 +64,7 @@ struct run_state {
 	struct keeper_options keep;
 	int nonblock;
 	int has_wait;
-	int has_grace;
-	int has_quarantine;
+	struct run_given given;
 	int no_preference;
 	const char *shell_line;
 	const char *note;
@@ -124,7 +124,7 @@ static int run_take(void *context, int id, const char *value)
 		return option_duration("-l", value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
 				       &state->keep.lease_ms);
 	case 'k':
-		state->has_grace = 1;
+		state->given.grace = 1;
 		return option_duration("-k", value, 0, LK_LEASE_MAX_MS, &state->keep.grace_ms);
 	case OPTION_HOLD_AT_LEAST:
 		return option_duration("--hold-at-least", value, 0, LK_LEASE_MAX_MS,
@@ -143,7 +143,7 @@ static int run_take(void *context, int id, const char *value)
 	case OPTION_URL:
 		return nodes_add(&state->keep.nodes, value);
 	case OPTION_QUARANTINE:
-		state->has_quarantine = 1;
+		state->given.quarantine = 1;
 		return option_duration("--quarantine", value, 1, LK_LEASE_MAX_MS,
 				       &state->keep.quarantine_ms);
 	case OPTION_METRICS_FILE:
@@ -163,64 +163,63 @@ static int run_take(void *context, int id, const char *value)
 }
 
 /* The lease is the watchdog's: either -l sets it, or it is what the client is configured to. */
-static int lease_settle(struct run_state *state, lk_config *config)
+int run_settle_lease(struct keeper_options *keep, const struct run_given *given, lk_config *config)
 {
 	char text[24];
 	lk_error error = {0};
-	if (state->keep.lease_ms == 0) {
+	if (keep->lease_ms == 0) {
 		if (lk_config_get(config, "watchdog_ms", text, sizeof(text)) < 0)
 			return trouble("the library has no option watchdog_ms");
-		state->keep.lease_ms = atoll(text);
+		keep->lease_ms = atoll(text);
 	} else {
-		snprintf(text, sizeof(text), "%" PRId64, state->keep.lease_ms);
+		snprintf(text, sizeof(text), "%" PRId64, keep->lease_ms);
 		if (lk_config_set(config, "watchdog_ms", text, &error))
 			return trouble_library(&error);
 	}
-	int64_t lease_ms = state->keep.lease_ms;
-	if (!state->has_quarantine)
-		state->keep.quarantine_ms = lease_ms > QUARANTINE_LEAST_MS ? lease_ms
-									   : QUARANTINE_LEAST_MS;
-	if (state->keep.quarantine_ms < lease_ms)
+	int64_t lease_ms = keep->lease_ms;
+	if (!given->quarantine)
+		keep->quarantine_ms = lease_ms > QUARANTINE_LEAST_MS ? lease_ms
+								     : QUARANTINE_LEAST_MS;
+	if (keep->quarantine_ms < lease_ms)
 		return trouble("option --quarantine: %" PRId64 " ms is less than the lease of "
 			       "%" PRId64 " ms",
-			       state->keep.quarantine_ms, lease_ms);
-	if (!state->has_grace)
-		state->keep.grace_ms = lease_ms / 3 < GRACE_DEFAULT_MS ? lease_ms / 3
-								       : GRACE_DEFAULT_MS;
-	if (state->keep.grace_ms > lease_ms / 2)
+			       keep->quarantine_ms, lease_ms);
+	if (!given->grace)
+		keep->grace_ms = lease_ms / 3 < GRACE_DEFAULT_MS ? lease_ms / 3 : GRACE_DEFAULT_MS;
+	if (keep->grace_ms > lease_ms / 2)
 		return trouble("option -k: %" PRId64 " ms is more than half of the lease of "
 			       "%" PRId64 " ms: there would be no time left to renew it",
-			       state->keep.grace_ms, lease_ms);
+			       keep->grace_ms, lease_ms);
 	return 0;
 }
 
 /* Finds NAME and the command among the operands; -c may stand behind NAME too, as in flock(1). */
-static int operands_settle(const struct command *command, struct run_state *state, int argc,
-			   char **argv)
+int run_settle_operands(const struct command *command, struct keeper_options *keep,
+			const char *shell_line, int argc, char **argv)
 {
 	static const char *shell[4];
 	if (argc < 1)
 		return usage_error(command, "NAME is missing");
-	state->keep.name = argv[0];
+	keep->name = argv[0];
 	if (argv[0][0] == '\0')
 		return usage_error(command, "NAME is empty");
 	char **rest = argv + 1;
-	if (!state->shell_line && rest[0] && strcmp(rest[0], "-c") == 0) {
+	if (!shell_line && rest[0] && strcmp(rest[0], "-c") == 0) {
 		if (!rest[1])
 			return usage_error(command, "option -c needs a value");
-		state->shell_line = rest[1];
+		shell_line = rest[1];
 		rest += 2;
 	} else if (rest[0] && strcmp(rest[0], "--") == 0) {
 		rest++;
 	}
-	if (state->shell_line && rest[0])
+	if (shell_line && rest[0])
 		return usage_error(command, "COMMAND and -c exclude each other");
-	if (!state->shell_line && !rest[0])
+	if (!shell_line && !rest[0])
 		return usage_error(command, "COMMAND is missing");
 	shell[0] = "/bin/sh";
 	shell[1] = "-c";
-	shell[2] = state->shell_line;
-	state->keep.argv = state->shell_line ? (char *const *)(void *)shell : rest;
+	shell[2] = shell_line;
+	keep->argv = shell_line ? (char *const *)(void *)shell : rest;
 	return 0;
 }
 
@@ -245,7 +244,7 @@ static int run_check(const struct command *command, const struct run_state *stat
 	if (kind_notifies_in_vain(keep->kind) || (several && kind_notifies_in_vain(&kind_default)))
 		return usage_error(command, several ? "--notify is for one server"
 						    : "--notify needs --plain");
-	if (state->has_quarantine && !several)
+	if (state->given.quarantine && !several)
 		return usage_error(command,
 				   "--quarantine is for several servers, each a whole URL");
 	if (several && keep->also_count)
@@ -261,18 +260,18 @@ static int run_check(const struct command *command, const struct run_state *stat
 }
 
 /* The record of the client shows the command's name, not lockkeeper's; its arguments if allowed. */
-static int program_settle(const struct run_state *state, lk_config *config)
+int run_settle_program(const struct keeper_options *keep, lk_config *config)
 {
 	char told[16], record[16], text[PROGRAM_SIZE] = "";
 	lk_error error = {0};
 	if (lk_config_get(config, "client_program", told, sizeof(told)) != 0 ||
 	    lk_config_get(config, "client_record", record, sizeof(record)) < 0)
 		return 0;
-	const char *slash = strrchr(state->keep.argv[0], '/');
+	const char *slash = strrchr(keep->argv[0], '/');
 	size_t used = (size_t)snprintf(text, sizeof(text), "%s",
-				       slash && slash[1] ? slash + 1 : state->keep.argv[0]);
+				       slash && slash[1] ? slash + 1 : keep->argv[0]);
 	bool all = strcmp(record, "arguments") == 0;
-	for (char *const *word = state->keep.argv + 1; all && *word && used < sizeof(text); word++)
+	for (char *const *word = keep->argv + 1; all && *word && used < sizeof(text); word++)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", *word);
 	return lk_config_set(config, "client_program", text, &error) ? trouble_library(&error) : 0;
 }
@@ -294,7 +293,7 @@ static int note_settle(const struct run_state *state, lk_config *config)
 static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
 		      int argc, char **argv)
 {
-	int code = operands_settle(command, state, argc, argv);
+	int code = run_settle_operands(command, &state->keep, state->shell_line, argc, argv);
 	if (code == 0)
 		code = run_check(command, state);
 	if (state->nonblock)
@@ -307,9 +306,9 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 		code = nodes_settle(&state->keep.nodes, config);
 	/* What follows from an option waits for the last source of options, which is the URL. */
 	if (code == 0)
-		code = lease_settle(state, config);
+		code = run_settle_lease(&state->keep, &state->given, config);
 	if (code == 0)
-		code = program_settle(state, config);
+		code = run_settle_program(&state->keep, config);
 	if (code == 0)
 		code = note_settle(state, config);
 	if (code == 0)

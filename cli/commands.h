@@ -18,6 +18,7 @@ extern const struct option_row server_options[];
 extern const struct option_row top_options[];
 extern const struct option_row metrics_options[];
 extern const struct option_row doctor_options[];
+extern const struct option_row elect_options[], leader_options[];
 
 int cmd_run(const struct command *command, int argc, char **argv);
 int cmd_lock(const struct command *command, int argc, char **argv);
@@ -32,6 +33,8 @@ int cmd_latch(const struct command *command, int argc, char **argv);
 int cmd_sem(const struct command *command, int argc, char **argv);
 int cmd_top(const struct command *command, int argc, char **argv);
 int cmd_metrics(const struct command *command, int argc, char **argv);
+int cmd_elect(const struct command *command, int argc, char **argv);
+int cmd_leader(const struct command *command, int argc, char **argv);
 int cmd_doctor(const struct command *command, int argc, char **argv);
 int cmd_server(const struct command *command, int argc, char **argv);
 int cmd_completion(const struct command *command, int argc, char **argv);

@@ -4,6 +4,7 @@
 #define CLI_EXIT_CODE_H
 
 enum exit_code {
+	EXIT_VACANT = 1,           /* leader: nobody leads */
 	EXIT_FREE = 3,             /* show: nobody holds it; sem show: there is none */
 	EXIT_WARNINGS = 4,         /* doctor: its worst finding is a warning, */
 	EXIT_ERRORS = 5,           /* or an error */

@@ -92,6 +92,12 @@ static int64_t end_ms(const struct keeper *keeper)
 	return keeper->options->grace_ms + slack_ms(keeper->options->lease_ms);
 }
 
+/* A notice comes a little before that: then it says why. */
+static int64_t margin_ms(const struct keeper *keeper)
+{
+	return end_ms(keeper) + slack_ms(keeper->options->lease_ms) / 4;
+}
+
 static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *mask)
 {
 	const struct keeper_options *options = keeper->options;
@@ -106,6 +112,7 @@ static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *
 	page->join_group = keeper->front.group;
 	page->argv = options->argv;
 	page->name = options->name;
+	page->elects = options->election != NULL;
 	page->run = keeper->telling.facts.id;
 	page->mask = *mask;
 	descriptors_raise(&page->descriptors);
@@ -116,8 +123,7 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 {
 	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
 	acquire.cancel = keeper->cancel;
-	/* A little before the guard ends the command: then the notice says why. */
-	acquire.margin_ms = end_ms(keeper) + slack_ms(keeper->options->lease_ms) / 4;
+	acquire.margin_ms = margin_ms(keeper);
 	int result = run_hold_prepare(&keeper->hold, keeper->client, keeper->options->permits,
 				      keeper->options->name, error);
 	if (result < 0 && relay_cause())
@@ -219,8 +225,9 @@ static int acquire(struct keeper *keeper, int *code_out)
 	names_fill(keeper);
 	report_begin(&keeper->report, keeper->names, told.verbose);
 	told.once = wait_ms == 0;
-	wait_status_begin(&keeper->waiting, keeper->client, keeper->hold.lock,
-			  keeper->options->name, &told);
+	if (!keeper->options->election)
+		wait_status_begin(&keeper->waiting, keeper->client, keeper->hold.lock,
+				  keeper->options->name, &told);
 	for (;;) {
 		int64_t waited_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
 		if (wait_ms > 0)
@@ -235,6 +242,8 @@ static int acquire(struct keeper *keeper, int *code_out)
 			continue;
 		}
 		wait_status_end(&keeper->waiting);
+		if (keeper->options->outcome && lk_error_is_retryable(result))
+			keeper->options->outcome->passes = 1;
 		*code_out = acquire_fail(keeper, &error);
 		return -1;
 	}
@@ -579,6 +588,19 @@ static int work(struct keeper *keeper)
 	return code;
 }
 
+static int election_make(struct keeper *keeper, lk_error *error)
+{
+	const struct keeper_election *election = keeper->options->election;
+	lk_election_options options = LK_ELECTION_OPTIONS_INIT;
+	options.value = election->value;
+	options.value_size = election->value ? LK_STRLEN : 0;
+	options.priority = election->priority;
+	options.standing = election->standing;
+	options.margin_ms = margin_ms(keeper);
+	return run_hold_make_election(&keeper->hold, keeper->client, &options,
+				      keeper->options->name, error);
+}
+
 /* Makes the handle of what is to be held; 0, or an exit code (said). */
 static int keeper_make(struct keeper *keeper, lk_config *config)
 {
@@ -597,7 +619,9 @@ static int keeper_make(struct keeper *keeper, lk_config *config)
 	/* A reader within a reader must not stand back for a writer, which waits for the outer. */
 	if (kind->option == OPTION_SHARED && outer_holds(keeper->client, options->name))
 		kind = kind_without_preference(kind);
-	if (keeper->others)
+	if (options->election)
+		result = election_make(keeper, &error);
+	else if (keeper->others)
 		result = run_hold_make_quorum(&keeper->hold, keeper->clients, keeper->others + 1,
 					      &quorum, options->name, &error);
 	else if (options->also_count)
@@ -641,6 +665,16 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 	return code;
 }
 
+static void outcome_note(const struct keeper *keeper)
+{
+	struct keeper_outcome *outcome = keeper->options->outcome;
+	if (!outcome || !keeper->acquired)
+		return;
+	outcome->acquired = 1;
+	outcome->started = keeper->started;
+	outcome->held_ms = (clock_now_ns() - keeper->granted_ns) / NS_PER_MS;
+}
+
 int keeper_run(lk_config *config, const struct keeper_options *options)
 {
 	struct keeper keeper = {.options = options, .started_pid = getpid()};
@@ -658,6 +692,7 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 	if (!keeper.metrics.granted_ns)
 		job_metrics_missed(&keeper.metrics, keeper.skipped);
 	telling_over(&keeper.telling, code, is_lost(&keeper));
+	outcome_note(&keeper);
 	clients_close(&keeper);
 	guard_end(&keeper.guard);
 	wait_status_join(&keeper.waiting);

@@ -17,6 +17,22 @@
 
 #define KEEPER_WAIT_FOREVER INT64_C(-1)
 
+/* How `elect` runs: it stands for election, and leads while its command runs. */
+struct keeper_election {
+	const char *value;
+	int priority;
+	int standing;
+	const char *ready_file; /* NULL: none */
+};
+
+/* What became of a run, in memory that outlives its process. */
+struct keeper_outcome {
+	int acquired; /* the lock was granted, */
+	int started;  /* and the command ran; */
+	int passes;   /* or was not, and what stood in the way may pass */
+	int64_t held_ms;
+};
+
 struct keeper_options {
 	int64_t wait_ms; /* KEEPER_WAIT_FOREVER, 0: ask once, else the limit */
 	int64_t lease_ms;
@@ -35,6 +51,8 @@ struct keeper_options {
 	const char *metrics_file; /* NULL: none */
 	struct telling_wish tell;
 	char *const *argv;
+	const struct keeper_election *election; /* NULL: it is a lock */
+	struct keeper_outcome *outcome;         /* NULL: nobody asks */
 };
 
 /* Runs the command under the lock; the configuration is used up. Returns the exit code of the

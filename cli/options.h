@@ -41,6 +41,12 @@ enum option_id {
 	OPTION_LOG_FORMAT,
 	OPTION_ON,
 	OPTION_NOTE,
+	OPTION_VALUE,
+	OPTION_PRIORITY,
+	OPTION_STANDBY,
+	OPTION_ONCE,
+	OPTION_CANDIDATES,
+	OPTION_WATCH,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -84,8 +84,15 @@ int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *na
 	return result;
 }
 
+int run_hold_make_election(struct run_hold *hold, lk_client *client,
+			   const lk_election_options *options, const char *name, lk_error *error)
+{
+	return lk_election_new(&hold->election, client, name, LK_STRLEN, options, error);
+}
+
 void run_hold_free(struct run_hold *hold)
 {
+	lk_election_free(hold->election);
 	lk_lock_free(hold->lock);
 	lk_permit_semaphore_free(hold->semaphore);
 }
@@ -95,6 +102,8 @@ int run_hold_acquire(struct run_hold *hold, int64_t wait_ms, const lk_acquire_op
 {
 	lk_permit_semaphore *semaphore = hold->semaphore;
 	lk_permit *permit = &hold->permit;
+	if (hold->election)
+		return lk_election_campaign(hold->election, wait_ms, options->cancel, NULL, error);
 	return semaphore
 		       ? lk_permit_semaphore_acquire(semaphore, 1, permit, wait_ms, options, error)
 		       : lk_lock_acquire(hold->lock, wait_ms, options, error);
@@ -104,6 +113,8 @@ int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	options.keep_ms = keep_ms;
+	if (hold->election)
+		return lk_election_resign(hold->election, -1, error);
 	return hold->semaphore
 		       ? lk_permit_semaphore_release(hold->semaphore, &hold->permit, 1, error)
 		       : lk_lock_release(hold->lock, &options, error);
@@ -112,13 +123,23 @@ int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error)
 int run_hold_deadline(const struct run_hold *hold, int64_t *deadline_ns_out, lk_error *error)
 {
 	int64_t left_ms, now_ns = clock_now_ns();
-	if (!hold->semaphore)
+	if (hold->lock)
 		return lk_lock_deadline_ns(hold->lock, NULL, deadline_ns_out, error);
-	int result = lk_permit_semaphore_remaining_ms(hold->semaphore, hold->permit.id, &left_ms,
-						      error);
+	int result = hold->election ? lk_election_remaining_ms(hold->election, &left_ms, error)
+				    : lk_permit_semaphore_remaining_ms(
+					      hold->semaphore, hold->permit.id, &left_ms, error);
 	if (result == 0)
 		*deadline_ns_out = now_ns + left_ms * NS_PER_MS;
 	return result;
+}
+
+/* The server knows it; without an answer it is not told. */
+static int election_owner(lk_election *election, char *owner_out, size_t size)
+{
+	lk_leader leader = {.struct_size = sizeof(leader)};
+	int known = lk_election_leader(election, &leader, NULL) == 0 && !leader.vacant;
+	snprintf(owner_out, size, "%s", known ? leader.id : "");
+	return 0;
 }
 
 int run_hold_owner(const struct run_hold *hold, char *owner_out, size_t size, lk_error *error)
@@ -127,6 +148,8 @@ int run_hold_owner(const struct run_hold *hold, char *owner_out, size_t size, lk
 		*owner_out = '\0';
 		return 0;
 	}
+	if (hold->election)
+		return election_owner(hold->election, owner_out, size);
 	if (!hold->semaphore)
 		return lk_lock_export(hold->lock, NULL, owner_out, size, error);
 	snprintf(owner_out, size, "%s", hold->permit.id);
@@ -136,6 +159,8 @@ int run_hold_owner(const struct run_hold *hold, char *owner_out, size_t size, lk
 uint64_t run_hold_fence(const struct run_hold *hold)
 {
 	uint64_t token = 0;
+	if (hold->election && lk_election_term(hold->election, &token, NULL))
+		token = 0;
 	if (hold->lock && !hold->several && lk_lock_fence(hold->lock, NULL, &token, NULL))
 		token = 0;
 	return token;

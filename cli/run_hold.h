@@ -13,7 +13,8 @@ struct run_hold {
 	int64_t lease_ms; /* of what is held; set before it is made */
 	lk_lock *lock;
 	int several; /* on several servers, or several locks: it has no one owner field */
-	lk_permit_semaphore *semaphore; /* NULL: it is a lock */
+	lk_permit_semaphore *semaphore; /* NULL: it is a lock, */
+	lk_election *election;          /* or a leadership; else NULL */
 	lk_permit permit;
 	int unset; /* its number of permits has not been asked for yet */
 };
@@ -32,6 +33,9 @@ int run_hold_make_quorum(struct run_hold *hold, lk_client *const *clients, size_
 /* Makes several locks of one client into one, all or none. */
 int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *name,
 			const char *const *also, size_t count, lk_error *error);
+/* Makes a candidate. */
+int run_hold_make_election(struct run_hold *hold, lk_client *client,
+			   const lk_election_options *options, const char *name, lk_error *error);
 void run_hold_free(struct run_hold *hold);
 
 /* `wait_ms`: -1 without limit, 0 once. */

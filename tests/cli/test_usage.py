@@ -13,7 +13,7 @@ from command import BINARY, ROOT, SANITIZED, Command, guard_of
 from servers import Server
 
 COMMANDS = ["run", "lock", "unlock", "extend", "ls", "show", "top", "metrics", "break", "wait",
-            "fence", "latch", "sem", "doctor", "server", "completion", "help"]
+            "fence", "latch", "sem", "elect", "leader", "doctor", "server", "completion", "help"]
 MANUAL = ROOT / "docs" / "man" / "lockkeeper.1"
 
 

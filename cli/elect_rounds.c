@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+#include "elect_rounds.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "exit_code.h"
+#include "message.h"
+
+/* A command that ends so soon after its start has failed at once, whatever its status; with a
+ * status other than 0 it may take longer. */
+#define AT_ONCE_MS 1000
+#define FAILED_MS 10000
+#define PAUSE_MIN_MS 1000
+#define PAUSE_MAX_MS 60000
+
+struct rounds {
+	lk_config *config;
+	struct keeper_options options;
+	struct keeper_outcome *outcome; /* shared with the round's process */
+	sigset_t taken, before;
+	int ending; /* the signal that ends it all, or 0 */
+	int64_t pause_ms;
+};
+
+/* A round's process. */
+__attribute__((noreturn)) static void round_become(struct rounds *rounds, pid_t parent)
+{
+	sigprocmask(SIG_SETMASK, &rounds->before, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(EXIT_TROUBLE);
+	exit(keeper_run(rounds->config, &rounds->options));
+}
+
+static int ends(int number)
+{
+	return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT;
+}
+
+/* Hands a signal to the round, unless the terminal has sent it to both. */
+static void signal_hand_on(struct rounds *rounds, const siginfo_t *info, pid_t pid)
+{
+	if (ends(info->si_signo))
+		rounds->ending = info->si_signo;
+	if (pid && info->si_code != SI_KERNEL)
+		kill(pid, info->si_signo);
+}
+
+/* Waits for the end of the round; its exit code, or -1 - the signal that killed it. */
+static int round_await(struct rounds *rounds, pid_t pid)
+{
+	siginfo_t info;
+	int status;
+	for (;;) {
+		pid_t ended = waitpid(pid, &status, WNOHANG);
+		if (ended == pid)
+			return WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
+		if (sigwaitinfo(&rounds->taken, &info) > 0 && info.si_signo != SIGCHLD)
+			signal_hand_on(rounds, &info, pid);
+	}
+}
+
+/* Waits before the next round, if the last one was over too soon. */
+static void rounds_pause(struct rounds *rounds)
+{
+	int64_t until_ns = clock_now_ns() + rounds->pause_ms * NS_PER_MS;
+	siginfo_t info;
+	int64_t left_ns;
+	while (!rounds->ending && (left_ns = until_ns - clock_now_ns()) > 0) {
+		struct timespec left = {.tv_sec = left_ns / 1000000000,
+					.tv_nsec = left_ns % 1000000000};
+		if (sigtimedwait(&rounds->taken, &info, &left) > 0 && info.si_signo != SIGCHLD)
+			signal_hand_on(rounds, &info, 0);
+	}
+}
+
+/* How long to wait before the next round. */
+static void pause_set(struct rounds *rounds, int code)
+{
+	const struct keeper_outcome *outcome = rounds->outcome;
+	int64_t most_ms = code ? FAILED_MS : AT_ONCE_MS;
+	if (outcome->started && outcome->held_ms >= most_ms) {
+		rounds->pause_ms = 0;
+		return;
+	}
+	rounds->pause_ms *= 2;
+	if (rounds->pause_ms < PAUSE_MIN_MS)
+		rounds->pause_ms = PAUSE_MIN_MS;
+	if (rounds->pause_ms > PAUSE_MAX_MS)
+		rounds->pause_ms = PAUSE_MAX_MS;
+	message("%s: over after %" PRId64 " ms with status %d; standing again in %" PRId64 " s",
+		rounds->options.name, outcome->held_ms, code, rounds->pause_ms / 1000);
+}
+
+/* Tells whether another round can be of use. */
+static int goes_on(const struct rounds *rounds, int code)
+{
+	const struct keeper_outcome *outcome = rounds->outcome;
+	if (rounds->ending)
+		return 0;
+	if (code < 0) /* its process was killed */
+		return 1;
+	return outcome->started || outcome->passes;
+}
+
+static int rounds_run(struct rounds *rounds, int once)
+{
+	pid_t parent = getpid();
+	for (;;) {
+		*rounds->outcome = (struct keeper_outcome){.acquired = 0};
+		pid_t pid = fork();
+		if (pid < 0)
+			return trouble_errno(errno, "cannot fork");
+		if (pid == 0)
+			round_become(rounds, parent);
+		int code = round_await(rounds, pid);
+		int shown = code < 0 ? EXIT_SIGNAL_BASE - 1 - code : code;
+		if (once || !goes_on(rounds, code))
+			return shown;
+		pause_set(rounds, shown);
+		rounds_pause(rounds);
+		if (rounds->ending)
+			return EXIT_SIGNAL_BASE + rounds->ending;
+	}
+}
+
+int elect_rounds(lk_config *config, const struct keeper_options *options, int once)
+{
+	struct rounds rounds = {.config = config, .options = *options};
+	static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+	rounds.outcome = mmap(NULL, sizeof(*rounds.outcome), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (rounds.outcome == MAP_FAILED)
+		return trouble_errno(errno, "cannot map memory");
+	rounds.options.outcome = rounds.outcome;
+	sigemptyset(&rounds.taken);
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+		sigaddset(&rounds.taken, taken[i]);
+	sigprocmask(SIG_BLOCK, &rounds.taken, &rounds.before);
+	int code = rounds_run(&rounds, once);
+	munmap(rounds.outcome, sizeof(*rounds.outcome));
+	return code;
+}

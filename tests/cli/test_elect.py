@@ -1,0 +1,120 @@
+"""lockkeeper elect and leader: a command that runs while it leads, and who does."""
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+
+import pytest
+
+from waiting import until
+
+LIMIT = 20  # seconds for anything that has to happen
+LINE = 'echo "$LOCKKEEPER_TERM" >> "$0"; exec sleep 100'
+
+
+def terms(path: pathlib.Path) -> list[int]:
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def leader(cli) -> dict:
+    result = cli("leader", "--json", "web")
+    return json.loads(result.stdout) if result.stdout else {}
+
+
+def candidates(cli) -> list[dict]:
+    return json.loads(cli("elect", "--candidates", "--json", "web").stdout)
+
+
+def elect(cli, path: pathlib.Path, *options: str, line: str = LINE):
+    return cli.start("elect", *options, "web", "--", "sh", "-c", line, str(path))
+
+
+def until_leads(cli, value: str) -> dict:
+    until(lambda: leader(cli).get("value") == value, LIMIT, f"{value} leads")
+    return leader(cli)
+
+
+def test_one_leads_and_the_next_one_follows(cli, folder):
+    first = elect(cli, folder / "a", "--value", "a")
+    one = until_leads(cli, "a")
+    second = elect(cli, folder / "b", "--value", "b")
+    until(lambda: [row["value"] for row in candidates(cli)] == ["b"], LIMIT, "b waits")
+    until(lambda: terms(folder / "a") == [one["term"]], LIMIT, "a's command knows its term")
+    assert cli("leader", "web").stdout == f"a\t{one['term']}\t{one['since']}\n"
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(LIMIT) == 128 + signal.SIGTERM
+    other = until_leads(cli, "b")
+    assert other["term"] > one["term"]
+    second.send_signal(signal.SIGTERM)
+    second.wait(LIMIT)
+    until(lambda: leader(cli)["vacant"], LIMIT, "nobody leads")
+    vacant = cli("leader", "web")
+    assert (vacant.returncode, vacant.stdout) == (1, "")
+
+
+def test_it_stands_again_with_a_pause(cli, folder):
+    process = elect(cli, folder / "a", line='echo "$LOCKKEEPER_TERM" >> "$0"; exit 3')
+    until(lambda: len(terms(folder / "a")) >= 3, LIMIT, "it has led three times")
+    seen = terms(folder / "a")
+    assert seen == sorted(set(seen)) and seen[2] - seen[0] >= 2_900_000, "1 s, then 2 s"
+    process.send_signal(signal.SIGTERM)  # in a pause, or in the wait
+    assert process.wait(LIMIT) in (128 + signal.SIGTERM, 3)
+
+
+def test_once(cli, folder):
+    result = cli("elect", "--once", "web", "--", "sh", "-c", "exit 7")
+    assert (result.returncode, result.stderr) == (7, "")
+
+
+def test_a_command_that_is_not_there_ends_it(cli):
+    assert cli("elect", "web", "--", "/nonexistent").returncode == 127
+
+
+def test_the_command_ends_before_another_leads(cli, server, folder):
+    """The server is stopped: the leader cannot renew."""
+    trap = 'trap "date +%s%N > $0.end; exit" TERM; echo $LOCKKEEPER_TERM >> $0; ' \
+           'while :; do sleep 0.05; done'
+    first = elect(cli, folder / "a", "-l", "3", "--once", line=trap)
+    until(lambda: terms(folder / "a"), LIMIT, "it leads")
+    second = elect(cli, folder / "b", "-l", "3")
+    until(lambda: len(candidates(cli)) == 1, LIMIT, "b waits")
+    server.pause()
+    first.wait(LIMIT)
+    server.resume()
+    until(lambda: terms(folder / "b"), LIMIT, "the next one leads")
+    ended_us = int((folder / "a.end").read_text()) // 1000
+    assert ended_us < terms(folder / "b")[0], "terms begin with the server's time"
+    assert first.returncode == 123
+    second.send_signal(signal.SIGTERM)
+    second.wait(LIMIT)
+
+
+def test_a_killed_leader_is_followed(cli, folder):
+    first = elect(cli, folder / "a", "-l", "2")
+    until(lambda: terms(folder / "a"), LIMIT, "it leads")
+    second = elect(cli, folder / "b", "-l", "2")
+    until(lambda: len(candidates(cli)) == 1, LIMIT, "b waits")
+    first.kill()
+    until(lambda: terms(folder / "b"), LIMIT, "the next one leads")
+    second.send_signal(signal.SIGTERM)
+    second.wait(LIMIT)
+
+
+def test_a_watch_tells_of_vacancy(cli, folder):
+    watch = cli.start("leader", "--watch", "--json", "web")
+    assert json.loads(watch.stdout.readline())["vacant"]
+    for _ in range(3):
+        process = elect(cli, folder / "a", "--value", "a", "--once", line="sleep 0.3")
+        row = json.loads(watch.stdout.readline())
+        assert row["value"] == "a" and "missed" not in row
+        assert json.loads(watch.stdout.readline()) == {"vacant": True, "last_term": row["term"]}
+        process.wait(LIMIT)
+
+
+@pytest.mark.parametrize("args", [["--priority", "1001", "web", "true"], ["--json", "web", "true"],
+                                  ["--candidates"], ["--candidates", "web", "true"], ["web"],
+                                  ["--value", "x" * 1025, "web", "true"]])
+def test_wrong_use(cli, args):
+    result = cli("elect", *args)
+    assert result.returncode == 125 and result.stderr.startswith("lockkeeper: ")
