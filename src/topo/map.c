@@ -99,17 +99,26 @@ static struct lk__map_master *map_master(struct lk__map *map, const redisReply *
 	return master;
 }
 
-/* FNV-1a of a slot and its master, with its bits mixed: in a sum, where the order of slots does not
- * matter, ids that differ in the last digit alone would be the same without that. */
-static uint64_t slot_digest(int64_t slot, const struct lk__map_node *node)
+static uint64_t mix(uint64_t hash)
 {
-	char text[LK__NODE_ID_SIZE + 24];
-	uint64_t hash = UINT64_C(14695981039346656037);
-	snprintf(text, sizeof(text), "%d %s", (int)slot, node->id);
-	for (const char *at = text; *at; at++)
-		hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
 	hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
 	return hash ^ hash >> 33;
+}
+
+/* FNV-1a, with its bits mixed: ids that differ in the last digit alone are alike without that. */
+static uint64_t node_digest(const struct lk__map_node *node)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+	for (const char *at = node->id; *at; at++)
+		hash = (hash ^ (unsigned char)*at) * UINT64_C(1099511628211);
+	return mix(hash);
+}
+
+/* They are summed up, so that the order of slots does not matter. A map has all 16,384 slots, and
+ * is read once a second from each of up to seven nodes. */
+static uint64_t slot_digest(int64_t slot, uint64_t node)
+{
+	return mix(node + (uint64_t)slot * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 static bool map_add(struct lk__map *map, const redisReply *range, const char *asked)
@@ -120,9 +129,10 @@ static bool map_add(struct lk__map *map, const redisReply *range, const char *as
 	    !lk__reply_integer(range->element[RANGE_LAST], first, LK__SLOTS - 1, &last))
 		return false;
 	const struct lk__map_master *master = map_master(map, range, asked);
+	uint64_t node = master ? node_digest(&master->node) : 0;
 	for (int64_t slot = first; master && slot <= last; slot++) {
 		map->owner[slot] = (uint16_t)(master - map->master + 1);
-		map->digest += slot_digest(slot, &master->node);
+		map->digest += slot_digest(slot, node);
 	}
 	return true;
 }

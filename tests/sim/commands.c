@@ -304,6 +304,8 @@ static void do_publish(const struct sim_asked *asked)
 	size_t heard = sim_channels_publish(&asked->redis->channels, is_sharded(asked),
 					    asked->words[1], asked->words[2], asked->redis->tell);
 	sim_say_integer(asked->out, (int64_t)heard);
+	if (asked->redis->clustered && !is_sharded(asked))
+		asked->redis->clustered->published(asked->redis, asked->words[1], asked->words[2]);
 }
 
 /* NUMSUB and SHARDNUMSUB */
@@ -415,6 +417,14 @@ static void do_sentinel(const struct sim_asked *asked)
 		sim_say_error(asked->out, "ERR unknown command 'sentinel'");
 }
 
+static void do_cluster(const struct sim_asked *asked)
+{
+	if (asked->redis->clustered)
+		asked->redis->clustered->say(asked);
+	else
+		sim_say_error(asked->out, "ERR This instance has cluster support disabled");
+}
+
 /* Both ends of the time that it runs are cut to whole seconds. */
 static void do_info(const struct sim_asked *asked)
 {
@@ -490,6 +500,8 @@ enum {
 	WRITE = 4,     /* it may change the key that it names first; DEL, all that it names */
 	AGAIN = 12,    /* the same, and to put what is there already is a change */
 	GROWS = 16,    /* it needs memory */
+	KEYLESS = 32,  /* its first word is no key */
+	KEYS = 64,     /* all its words are keys, or channels of shards */
 };
 
 /* `words`: with the name; below zero, so many at least. */
@@ -503,10 +515,10 @@ static const struct command {
 	{"PTTL", 2, 0, do_pttl},
 	{"PEXPIRE", 3, AGAIN, do_pexpire},
 	{"HEXISTS", 3, 0, sim_do_hexists},
-	{"TIME", 1, 0, do_time},
-	{"EXISTS", -2, 0, do_exists},
-	{"PUBSUB", -2, 0, do_pubsub},
-	{"PUBLISH", 3, 0, do_publish},
+	{"TIME", 1, KEYLESS, do_time},
+	{"EXISTS", -2, KEYS, do_exists},
+	{"PUBSUB", -2, KEYLESS, do_pubsub},
+	{"PUBLISH", 3, KEYLESS, do_publish},
 	{"ZADD", -4, WRITE | GROWS, sim_do_zadd},
 	{"ZCARD", 2, 0, sim_do_zcard},
 	{"ZRANGEBYSCORE", -4, 0, sim_do_zrangebyscore},
@@ -514,7 +526,7 @@ static const struct command {
 	{"HSET", -4, AGAIN | GROWS, sim_do_hset},
 	{"HDEL", -3, WRITE, sim_do_hdel},
 	{"HRANDFIELD", 2, 0, sim_do_hrandfield},
-	{"DEL", -2, WRITE, do_del},
+	{"DEL", -2, WRITE | KEYS, do_del},
 	{"TYPE", 2, 0, do_type},
 	{"GET", 2, 0, do_get},
 	{"GETRANGE", 4, 0, do_getrange},
@@ -538,19 +550,21 @@ static const struct command {
 	{"ZCOUNT", 4, 0, sim_do_zcount},
 	{"ZREMRANGEBYSCORE", 4, WRITE, sim_do_zremrangebyscore},
 	{"SPUBLISH", 3, 0, do_publish},
-	{"SUBSCRIBE", -2, NO_SCRIPT | LISTENING, do_listen},
-	{"UNSUBSCRIBE", -2, NO_SCRIPT | LISTENING, do_listen},
-	{"SSUBSCRIBE", -2, NO_SCRIPT | LISTENING, do_listen},
-	{"SUNSUBSCRIBE", -2, NO_SCRIPT | LISTENING, do_listen},
-	{"PING", -1, LISTENING, do_ping},
-	{"SCRIPT", -2, NO_SCRIPT, do_script},
-	{"INFO", -1, 0, do_info},
-	{"CONFIG", -2, NO_SCRIPT, do_config},
-	{"CLIENT", -2, NO_SCRIPT, do_ok},
-	{"HELLO", -1, NO_SCRIPT, do_hello},
-	{"FLUSHALL", -1, 0, do_flushall},
-	{"ROLE", 1, NO_SCRIPT, do_role},
-	{"SENTINEL", -2, NO_SCRIPT, do_sentinel},
+	{"SUBSCRIBE", -2, NO_SCRIPT | LISTENING | KEYLESS, do_listen},
+	{"UNSUBSCRIBE", -2, NO_SCRIPT | LISTENING | KEYLESS, do_listen},
+	{"SSUBSCRIBE", -2, NO_SCRIPT | LISTENING | KEYS, do_listen},
+	{"SUNSUBSCRIBE", -2, NO_SCRIPT | LISTENING | KEYLESS, do_listen},
+	{"PING", -1, LISTENING | KEYLESS, do_ping},
+	{"SCRIPT", -2, NO_SCRIPT | KEYLESS, do_script},
+	{"INFO", -1, KEYLESS, do_info},
+	{"CONFIG", -2, NO_SCRIPT | KEYLESS, do_config},
+	{"CLIENT", -2, NO_SCRIPT | KEYLESS, do_ok},
+	{"HELLO", -1, NO_SCRIPT | KEYLESS, do_hello},
+	{"FLUSHALL", -1, KEYLESS, do_flushall},
+	{"ROLE", 1, NO_SCRIPT | KEYLESS, do_role},
+	{"SENTINEL", -2, NO_SCRIPT | KEYLESS, do_sentinel},
+	{"CLUSTER", -2, NO_SCRIPT | KEYLESS, do_cluster},
+	{"ASKING", 1, NO_SCRIPT | KEYLESS, do_ok},
 };
 
 static const struct command *command_of(struct sim_word name)
@@ -603,6 +617,24 @@ static const char *refusal(const struct sim_asked *asked, const struct command *
 	}
 }
 
+/* Of a cluster: its node does not have the keys, and that is said. */
+static bool redirected(const struct sim_asked *asked, const struct command *command)
+{
+	const struct sim_clustered *clustered = asked->redis->clustered;
+	const struct sim_word *keys = asked->words + 1;
+	size_t count = command->flags & KEYS ? asked->count - 1 : 1;
+	if (!clustered || command->flags & KEYLESS)
+		return false;
+	if (command->run == do_evalsha) {
+		int64_t number = 0;
+		keys = asked->words + 3;
+		sim_read_integer(asked->words[2], &number);
+		count = number < 0 || number > (int64_t)asked->count - 3 ? 0 : (size_t)number;
+	}
+	bool channels = command->run == do_listen || command->run == do_publish;
+	return clustered->refuses(asked, keys, count, channels);
+}
+
 static bool refused(const struct sim_asked *asked, const struct command *command)
 {
 	bool script = !asked->listener;
@@ -629,7 +661,7 @@ static bool refused(const struct sim_asked *asked, const struct command *command
 	else if (refusal(asked, command))
 		sim_say_error(asked->out, "%s", refusal(asked, command));
 	else
-		return false;
+		return redirected(asked, command);
 	return true;
 }
 

@@ -31,6 +31,16 @@ struct sim_replicated {
 	void (*say_role)(const struct sim_asked *asked);
 };
 
+/* A node of a cluster (cluster.h), as its commands see it. */
+struct sim_clustered {
+	/* Whether the command is refused for its keys, or channels; then that is said. */
+	bool (*refuses)(const struct sim_asked *asked, const struct sim_word *keys,
+			size_t key_count, bool channels);
+	void (*say)(const struct sim_asked *asked); /* CLUSTER … */
+	void (*published)(const struct sim_redis *redis, struct sim_word channel,
+			  struct sim_word message);
+};
+
 /* A server that is well, and refuses for a time. */
 enum sim_refusal {
 	SIM_REFUSES_NOTHING,
@@ -56,6 +66,8 @@ struct sim_redis {
 	bool durable; /* it says that it writes everything down before it answers, and it does */
 	int64_t started_us;
 	struct sim_replicated *replicated;                   /* NULL: it is alone */
+	const struct sim_clustered *clustered;               /* NULL: it is no node of a cluster */
+	bool asking;                                         /* ASKING was said before */
 	void (*say_sentinel)(const struct sim_asked *asked); /* NULL: it is no sentinel */
 };
 

@@ -114,7 +114,7 @@ int sim_semaphore_open(struct sim_worker *worker, lk_error *error)
 int sim_semaphore_last(struct sim_worker *worker, lk_error *error)
 {
 	int64_t count = SIM_PERMITS;
-	sim_server_number(sim_master(), SIM_KEY, &count);
+	sim_server_number(sim_keeper(SIM_KEY), SIM_KEY, &count);
 	if (count + worker->permits < 1)
 		return 0;
 	worker->caller.sure = true;
@@ -126,7 +126,7 @@ int sim_semaphore_last(struct sim_worker *worker, lk_error *error)
 void sim_semaphore_check_left(void)
 {
 	int64_t count = SIM_PERMITS;
-	sim_server_number(sim_master(), SIM_KEY, &count);
+	sim_server_number(sim_keeper(SIM_KEY), SIM_KEY, &count);
 	if (sim_is_promised() && (count > SIM_PERMITS || count < SIM_PERMITS - sim_stage.unsure))
 		sim_fail("all is over, and %lld of %d permits are free; %lld are unsure",
 			 (long long)count, SIM_PERMITS, (long long)sim_stage.unsure);
@@ -277,8 +277,9 @@ int sim_permits_last(struct sim_worker *worker, lk_error *error)
 void sim_permits_check_left(void)
 {
 	int64_t count = SIM_PERMITS;
-	const struct sim_key *used = sim_server_key(sim_master(), "{" SIM_KEY "}:timeout");
-	sim_server_number(sim_master(), SIM_KEY, &count);
+	const struct sim_key *used = sim_server_key(sim_keeper("{" SIM_KEY "}:timeout"),
+						    "{" SIM_KEY "}:timeout");
+	sim_server_number(sim_keeper(SIM_KEY), SIM_KEY, &count);
 	if (used)
 		count += (int64_t)used->count;
 	if (count != SIM_PERMITS && sim_is_promised())
@@ -298,7 +299,7 @@ static int64_t latch_count(int round)
 	char name[16];
 	int64_t count = 0;
 	latch_name(name, round);
-	sim_server_number(sim_master(), name, &count);
+	sim_server_number(sim_keeper(name), name, &count);
 	return count;
 }
 
@@ -351,7 +352,8 @@ static void set_latches(void)
 		char name[16];
 		latch_name(name, i);
 		for (unsigned j = 0; j < sim_servers(); j++)
-			sim_server_set(j, name, SIM_WORKERS);
+			if (sim_has_copy(j, name))
+				sim_server_set(j, name, SIM_WORKERS);
 	}
 	sim_stage.set = true;
 }

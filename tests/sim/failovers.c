@@ -1,7 +1,9 @@
 #include "failovers.h"
 
+#include "cluster.h"
 #include "happens.h"
 #include "judge.h"
+#include "kind.h"
 #include "network.h"
 #include "order.h"
 #include "outages.h"
@@ -27,7 +29,7 @@ static struct sim_task *task;
 
 unsigned sim_servers(void)
 {
-	return count;
+	return sim_is_cluster() ? sim_cluster_size() : count;
 }
 
 unsigned sim_master(void)
@@ -35,15 +37,35 @@ unsigned sim_master(void)
 	return master;
 }
 
+unsigned sim_keeper(const char *key)
+{
+	return sim_is_cluster() ? sim_cluster_keeper(key) : master;
+}
+
+bool sim_has_copy(unsigned server, const char *key)
+{
+	unsigned keeper = sim_keeper(key);
+	return server == keeper || (sim_is_replicated() && sim_master_of(server) == keeper);
+}
+
 bool sim_must_have(unsigned server, int64_t deadline_ns)
 {
 	int64_t earliest_ns = deadline_ns - SIM_LEASE_MOST_MS * SIM_MS;
+	if (sim_is_cluster())
+		return sim_cluster_must_have(server, deadline_ns);
 	return server == master || (!blind && well_since_ns[server] <= earliest_ns);
 }
 
 bool sim_is_promised(void)
 {
 	return promised;
+}
+
+void sim_count_failover(bool firm)
+{
+	failovers++;
+	unpromised_runs += promised && !firm;
+	promised &= firm;
 }
 
 unsigned sim_unpromised_runs(void)
@@ -103,12 +125,10 @@ static void follow_all(void)
 /* From here on it is the one that is meant. `ends`: the old one grants nothing any more. */
 static void take_over(unsigned server, unsigned old, bool ends)
 {
-	if (promised && !(ends ? is_firm(server) : is_counted(server))) {
+	bool firm = ends ? is_firm(server) : is_counted(server);
+	if (!firm)
 		sim_note("server %u may lack something", server);
-		promised = false;
-		unpromised_runs++;
-	}
-	failovers++;
+	sim_count_failover(firm);
 	sim_promote(server);
 	sim_order_of(server);
 	master = server;
@@ -379,9 +399,9 @@ void sim_failovers_begin(unsigned servers, unsigned watchers)
 	task = NULL;
 	for (unsigned i = 0; i < count; i++)
 		well_since_ns[i] = INT64_MIN;
-	if (count == 1)
+	if (count <= 1)
 		return;
-	sim_replication_begin(count);
+	sim_replication_begin(count, 1);
 	if (sentinels > 0)
 		sim_sentinels_begin(count, sentinels, sim_between(700, 1500));
 	if (sim_has(SIM_OUTAGES))

@@ -26,11 +26,18 @@ void sim_failovers_rest(void);
 unsigned sim_servers(void);
 unsigned sim_master(void); /* the one that is meant to be */
 
+/* The server that has the key, or would: the master, or that of its slot. */
+unsigned sim_keeper(const char *key);
+bool sim_has_copy(unsigned server, const char *key); /* that, or a replica of it */
+
 /* Whether a client has counted the server among the replicas, or it is the master, ever since the
  * latest time at which a hold until then can have been granted or renewed. */
 bool sim_must_have(unsigned server, int64_t deadline_ns);
 
 bool sim_is_promised(void);
+
+/* A failover; nothing is promised from then on unless it is firm. */
+void sim_count_failover(bool firm);
 
 /* In how many runs of this process it was not in the end, and how many failovers there were. */
 unsigned sim_unpromised_runs(void);

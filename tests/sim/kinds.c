@@ -1,10 +1,11 @@
 /*
  * Worlds with one lock or one count on one server that hangs, stops, vanishes and starts again with
  * its data, or on a master with one to three replicas, listed or told of by sentinels, which may
- * take its place (failovers.h): of which kind the seed draws, from the table below. Two clients,
- * with three workers and one, want it; by the seed a client has a thread or is threadless, and a
- * worker's calls are blocking or asynchronous. In every fifth world the clients are closed while
- * they are used, in any of the three ways; in every fifth world workers free what others hold.
+ * take its place (failovers.h), or in a cluster whose slots move (cluster.h): of which kind the
+ * seed draws, from the table below. Two clients, with three workers and one, want it; by the seed a
+ * client has a thread or is threadless, and a worker's calls are blocking or asynchronous. In every
+ * fifth world the clients are closed while they are used, in any of the three ways; in every fifth
+ * world workers free what others hold.
  *
  * What must hold is said by each kind (lock_kinds.c, count_kinds.c). No call may last longer than
  * its limit. When the troubles are over and all leases too, all are granted what they want within a
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cluster.h"
 #include "failovers.h"
 #include "happens.h"
 #include "judge.h"
@@ -182,16 +184,23 @@ static void close_client(struct sim_client *client, int how)
 /* Sentinels are the servers behind the others. */
 static void write_url(char *url, size_t size)
 {
-	static const char *const schemes[] = {"redis", "redis-replicas", "redis-sentinel"};
+	static const char *const schemes[] = {"redis", "redis-replicas", "redis-sentinel",
+					      "redis-cluster"};
+	static const char *const messages[] = {"plain", "sharded", "both"};
 	static const int counts[] = {1, 2, 4};
 	unsigned first = sentinels ? sim_servers() : 0;
 	unsigned last = sentinels ? first + sentinels : sim_servers();
-	int used = snprintf(url, size, "%s://", schemes[sentinels ? 2 : sim_servers() > 1]);
+	int used = snprintf(url, size, "%s://",
+			    schemes[sim_is_cluster() ? 3
+				    : sentinels      ? 2
+						     : sim_servers() > 1]);
 	for (unsigned i = first; i < last; i++)
 		used += snprintf(url + used, size - (size_t)used, "%sserver-%u",
 				 i > first ? "," : "", i);
-	snprintf(url + used, size - (size_t)used, "%s?" SIM_OPTIONS "&connections=%d",
-		 sentinels ? "/main" : "", counts[sim_random(3)]);
+	used += snprintf(url + used, size - (size_t)used, "%s?" SIM_OPTIONS "&connections=%d",
+			 sentinels ? "/main" : "", counts[sim_random(3)]);
+	if (sim_is_cluster())
+		snprintf(url + used, size - (size_t)used, "&messages=%s", messages[sim_random(3)]);
 }
 
 static void begin(void)
@@ -206,8 +215,8 @@ static void begin(void)
 		worker->client = &sim_stage.clients[i == SIM_WORKERS - 1];
 		worker->task = sim_spawn(worker_main, worker);
 	}
-	if (sim_servers() == 1)
-		sim_outages_begin(1, false);
+	if (sim_servers() == 1 || sim_is_cluster())
+		sim_outages_begin(sim_servers(), false);
 	sim_refusals_begin();
 }
 
@@ -224,10 +233,12 @@ static void *run_main(void *argument)
 	for (int i = 0; i < SIM_WORKERS; i++)
 		sim_wait(sim_ended, sim_stage.workers[i].task, SIM_NEVER);
 	sim_refusals_end();
-	if (sim_servers() == 1)
+	if (sim_servers() == 1 || sim_is_cluster())
 		sim_outages_end();
 	else
 		sim_failovers_end();
+	if (sim_is_cluster())
+		sim_cluster_settle();
 	if (!sim_stage.closes)
 		check_grants();
 	for (int i = 0; !sim_stage.closes && i < SIM_CLIENTS; i++)
@@ -243,8 +254,12 @@ static void *run_main(void *argument)
 	return NULL;
 }
 
-static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers, unsigned watchers)
+/* `masters`: with a cluster's slots; 0: it is none. */
+static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers, unsigned watchers,
+		unsigned masters)
 {
+	static const char *const names[] = {SIM_KEY,   SIM_KEY,   SIM_KEY,  SIM_KEY,
+					    "latch-0", "latch-1", "latch-2"};
 	sim_begin(seed, troubles, verbose);
 	memset(&sim_stage, 0, sizeof(sim_stage));
 	sim_stage.calm = sim_is_calm();
@@ -257,13 +272,16 @@ static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers
 	sim_network_begin();
 	sentinels = watchers;
 	sim_server_begin(servers + watchers, servers > 1);
-	sim_failovers_begin(servers, watchers);
+	sim_failovers_begin(masters ? 0 : servers, watchers);
+	if (masters > 0)
+		sim_cluster_begin(servers, masters, names, sizeof(names) / sizeof(names[0]));
 	sim_order_begin(sim_has_trait(SIM_ORDER) ? SIM_KEY : NULL);
 	sim_spawn(run_main, NULL);
 	sim_run();
 	if (!sim_failure())
 		sim_door_end();
 	sim_server_end();
+	sim_cluster_end();
 	sim_replication_end();
 	sim_network_end();
 	sim_end();
@@ -271,20 +289,28 @@ static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers
 
 void sim_kinds_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, seed % 16, 1, 0);
+	run(seed, verbose, seed % 16, 1, 0, 0);
 }
 
 void sim_refusals_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, SIM_REFUSALS | (seed % 2 ? seed / 2 % 16 : 0), 1, 0);
+	run(seed, verbose, SIM_REFUSALS | (seed % 2 ? seed / 2 % 16 : 0), 1, 0, 0);
 }
 
 void sim_replicas_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, seed % 16, 2 + (unsigned)(seed / 16 % 3), 0);
+	run(seed, verbose, seed % 16, 2 + (unsigned)(seed / 16 % 3), 0, 0);
 }
 
 void sim_sentinels_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, seed % 16, 2 + (unsigned)(seed / 16 % 3), seed / 48 % 4 ? 3 : 5);
+	run(seed, verbose, seed % 16, 2 + (unsigned)(seed / 16 % 3), seed / 48 % 4 ? 3 : 5, 0);
+}
+
+/* Every fourth without moves. */
+void sim_cluster_run(uint64_t seed, bool verbose)
+{
+	unsigned masters = 2 + (unsigned)(seed / 64 % 2);
+	run(seed, verbose, (unsigned)(seed % 16) | (seed / 16 % 4 ? SIM_MOVES : 0),
+	    masters * (1 + (unsigned)(seed / 192 % 3)), 0, masters);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cluster.h"
 #include "failovers.h"
 #include "judge.h"
 #include "kind.h"
@@ -257,11 +258,13 @@ static void extend_by_field(struct sim_worker *worker, lk_lock *lock)
 
 static void extend_hold(const struct sim_worker *worker, lk_lock *lock)
 {
-	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE};
+	static const int expected[] = {0, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE,
+				       LK_EUNAVAILABLE};
 	lk_error error = {.code = 0};
 	if (!sim_stage.breaks) {
+		/* The last: a slot is on its way, or the cluster down. */
 		sim_extend_hold(&worker->caller, lock, SIM_LEASE_MOST_MS, expected,
-				COUNT(expected));
+				COUNT(expected) - !sim_is_cluster());
 		return;
 	}
 	int rc = sim_extend(&worker->caller, lock, SIM_LEASE_MOST_MS, &error);
@@ -283,9 +286,10 @@ static void check_gone(const struct sim_worker *worker, const char *field, int c
 {
 	int64_t until_ns;
 	bool alone = worker->number == SIM_WORKERS - 1;
-	bool kept = sim_servers() == 1 || sim_stage.calm; /* no failover undoes it */
+	bool kept = !sim_is_replicated() || sim_stage.calm; /* no failover undoes it */
 	if (alone && kept && code == 0 && sim_resent(worker->client->client) == 0 &&
-	    !worker->client->closing && sim_server_has(sim_master(), SIM_KEY, field, &until_ns))
+	    !worker->client->closing &&
+	    sim_server_has(sim_keeper(SIM_KEY), SIM_KEY, field, &until_ns))
 		sim_fail("worker %d has released, and %s is there", worker->number, field);
 }
 
@@ -503,7 +507,7 @@ int sim_lock_last(struct sim_worker *worker, lk_error *error)
 
 void sim_lock_check_left(void)
 {
-	const char *owner = sim_server_owner(sim_master(), SIM_KEY, NULL, NULL);
+	const char *owner = sim_server_owner(sim_keeper(SIM_KEY), SIM_KEY, NULL, NULL);
 	if (owner)
 		sim_fail("all is over, and the lock is %s's", owner);
 }

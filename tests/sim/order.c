@@ -48,7 +48,7 @@ static void check_first(unsigned server, const char *field)
 
 static void made(unsigned server, const struct sim_key *key, const struct sim_item *item)
 {
-	if (server != sim_master())
+	if (!lock || server != sim_keeper(lock))
 		return;
 	/* What a release keeps passes by the queue: it is nobody's. */
 	if (strcmp(key->name, lock) == 0 && !strstr(item->bytes, ":kept:"))

@@ -437,7 +437,7 @@ static void say_role(const struct sim_asked *asked)
 
 /* ---- a run ---- */
 
-void sim_replication_begin(unsigned servers)
+void sim_replication_begin(unsigned servers, unsigned masters)
 {
 	memset(members, 0, sizeof(members));
 	count = servers;
@@ -445,15 +445,16 @@ void sim_replication_begin(unsigned servers)
 	rests = false;
 	for (unsigned i = 0; i < count; i++) {
 		struct member *member = &members[i];
+		bool replica = i >= masters;
 		*member = (struct member){.number = i,
-					  .replicated = {.read_only = i > 0,
+					  .replicated = {.read_only = replica,
 							 .before = "0",
 							 .changed = changed,
 							 .say_role = say_role},
-					  .master = i > 0 ? &members[0] : NULL,
-					  .link = i > 0 ? UP : DOWN,
-					  .acked = i > 0 ? 0 : -1};
-		snprintf(member->replicated.history, SIM_HISTORY_SIZE, "%040d", 0);
+					  .master = replica ? &members[i % masters] : NULL,
+					  .link = replica ? UP : DOWN,
+					  .acked = replica ? 0 : -1};
+		snprintf(member->replicated.history, SIM_HISTORY_SIZE, "%040u", i % masters);
 		sim_server_replicate(i, &member->replicated);
 		sim_at(sim_now_ns() + sim_between(0, TELL_MS) * SIM_MS, tell_unasked, member);
 	}

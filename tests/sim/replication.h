@@ -14,8 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The first is the master of all the others, which have all that it has. They have one clock. */
-void sim_replication_begin(unsigned servers);
+/* The first so many are masters. The others are their replicas in turn, which have all that they
+ * have. All have one clock. */
+void sim_replication_begin(unsigned servers, unsigned masters);
 
 /* Nobody tells anything once a second any more. */
 void sim_replication_rest(void);

@@ -20,6 +20,7 @@ struct peer {
 	struct sim_link *link; /* NULL: free */
 	struct lk__buffer in;
 	bool gone;       /* but what it has sent before is still to be read */
+	bool asking;     /* ASKING, for the next command */
 	int64_t written; /* how far the server was behind its last write */
 	/* WAIT: for so many replicas, until then; 0: it does not wait. */
 	int acks;
@@ -193,6 +194,8 @@ static void obey(const struct request *request)
 		wait_for_replicas(request);
 		return;
 	}
+	server->redis.asking = request->peer->asking;
+	request->peer->asking = request->count == 1 && sim_word_is(request->words[0], "ASKING");
 	sim_keys_sweep(&server->redis.keys);
 	if (request->count > 3 && sim_word_is(request->words[0], "EVALSHA"))
 		watch_script(request);

@@ -46,6 +46,7 @@ static const struct row rows[] = {
 	{"replicas", sim_replicas_run, 1000},
 	{"sentinels", sim_sentinels_run, 1000},
 	{"refusals", sim_refusals_run, 500},
+	{"cluster", sim_cluster_run, 400},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -23,7 +23,8 @@ struct sim_task;
 #define SIM_PREEMPTS 4u  /* the same behind any unlock */
 #define SIM_OUTAGES 8u   /* outages.h, for who makes them */
 #define SIM_REFUSALS 16u /* refusals.h, likewise */
-#define SIM_ALL_TROUBLES 31u
+#define SIM_MOVES 32u    /* cluster.h, likewise */
+#define SIM_ALL_TROUBLES 63u
 
 /* `troubles`: SIM_…. With `verbose`, sim_note() prints. */
 void sim_begin(uint64_t seed, unsigned troubles, bool verbose);
