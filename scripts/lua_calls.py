@@ -16,8 +16,8 @@ no use for it. A name is one of these, the first that fits:
 - A member of its first parameter, where that is a struct.
 - "prefix:{key}": the key that is derived from the lock's.
 
-"KEYS[1] … KEYS[n]" stands for each of an array that is a parameter, with `count`. ARGV[4] …
-ARGV[7] is written by one function. "ARGV[4] …" is a word that may be missing.
+"KEYS[1] … KEYS[n]" is written for each of `count`: of the members of the first parameter, where
+that is an array, or with the index `i`. "ARGV[4] … ARGV[7]" is written by one function.
 """
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ DERIVED = re.compile(r"(\w+):\{key\}")
 ARRAYS = {"renewals": "struct lk__renewal", "keys": "struct lk__multi_key"}
 STRUCTS = {"wanted": "struct lk__try", "change": "struct lk__change", **ARRAYS}
 TYPES = {"target": "const struct lk__target *", "count": "size_t ",
+         "ids": "const unsigned char *",
          **{name: f"const {type_} *" for name, type_ in STRUCTS.items()}}
 
 
@@ -68,9 +69,9 @@ class Call:
 
     def value(self, name: str, line: Line) -> str:
         first = self.parameters[0]
-        if line.each:
+        if line.each and first in ARRAYS:
             return f"{first}[i].{name}"
-        if name in self.parameters:
+        if name in self.parameters or (line.each and name == "i"):
             return name
         if first not in STRUCTS:
             raise line.source.error(f"{name}: neither a function writes that word, nor is it a "
@@ -83,11 +84,12 @@ class Call:
             function, _ = writers["derived"]
             return f'{function}(&words, "{derived[1]}", {self.value("target", line)});'
         function, wanted = writers.get(name, ("words_value", [name]))
-        return f"{function}({', '.join(['&words', *(self.value(each, line) for each in wanted)])});"
+        values = [self.value(each, line) for each in wanted]
+        return f"{function}({', '.join(['&words', *values])});"
 
     def text(self, writers: dict[str, tuple[str, list[str]]]) -> str:
         body = ["struct lk__words words = {0};"]
-        if self.parameters[0] in ARRAYS:
+        if "count" in self.parameters:
             each = sum(len(line.names) for line in self.lines if line.each)
             once = sum(len(line.names) for line in self.lines if not line.each)
             body += ["assert(count > 0);", f"lk__words_many(&words, {each} * count + {once});"]
@@ -97,8 +99,9 @@ class Call:
                 body.append(f"for (size_t i = 0; i < count; i++) {{\n\t\t{words}\n\t}}"
                             if line.each else words)
             if table == "KEYS":
-                body.append("size_t keys = words.count;")
-        body.append(f"return lk__words_script(&words, LK__SCRIPT_{self.script.upper()}, keys);")
+                body.append("size_t key_count = words.count;")
+        script = f"LK__SCRIPT_{self.script.upper()}"
+        body.append(f"return lk__words_script(&words, {script}, key_count);")
         return f"{self.declaration()}\n{{\n\t" + "\n\t".join(body) + "\n}\n"
 
 

@@ -35,11 +35,10 @@ lk_latch *lk_latch_free(lk_latch *latch)
 
 /* ---- changing ---- */
 
-static int latch_change(struct lk__counter_call call, enum lk__script_id script,
+static int latch_change(struct lk__counter_call call, lk__change_request *request,
 			enum lk__argument what, int64_t number, int64_t *answer_out)
 {
-	struct lk__change change = {.script = script};
-	lk__change_add_number(&change, number);
+	struct lk__change change = {.request = request, .count = number};
 	int rc = LK__CHECK(call.operation, call.error, {what, number});
 	return rc < 0 ? rc : lk__counter_change(&call, &change, answer_out);
 }
@@ -47,14 +46,14 @@ static int latch_change(struct lk__counter_call call, enum lk__script_id script,
 int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error)
 {
 	int64_t answer = 0;
-	int rc = latch_change(lk__counter_call(latch, "lk_latch_try_set", error),
-			      LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT, count, &answer);
+	int rc = latch_change(lk__counter_call(latch, "lk_latch_try_set", error), lk__latch_set,
+			      LK__LATCH_COUNT, count, &answer);
 	return rc < 0 ? rc : (int)answer;
 }
 
 int lk__start_latch_try_set(const struct lk__start *start)
 {
-	return latch_change(lk__counter_start(start), LK__SCRIPT_LATCH_SET, LK__LATCH_COUNT,
+	return latch_change(lk__counter_start(start), lk__latch_set, LK__LATCH_COUNT,
 			    start->request->number, NULL);
 }
 
@@ -62,7 +61,7 @@ int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error
 {
 	int64_t left = 0;
 	int rc = latch_change(lk__counter_call(latch, "lk_latch_count_down", error),
-			      LK__SCRIPT_LATCH_COUNT_DOWN, LK__LATCH_BY, by, &left);
+			      lk__latch_count_down, LK__LATCH_BY, by, &left);
 	if (rc == 0 && left_out)
 		*left_out = left;
 	return rc;
@@ -70,13 +69,13 @@ int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error
 
 int lk__start_latch_count_down(const struct lk__start *start)
 {
-	return latch_change(lk__counter_start(start), LK__SCRIPT_LATCH_COUNT_DOWN, LK__LATCH_BY,
+	return latch_change(lk__counter_start(start), lk__latch_count_down, LK__LATCH_BY,
 			    start->request->number, NULL);
 }
 
 static int latch_delete(struct lk__counter_call call)
 {
-	static const struct lk__change change = {.script = LK__SCRIPT_LATCH_DELETE};
+	static const struct lk__change change = {.request = lk__latch_delete};
 	return lk__counter_change_said(&call, &change);
 }
 

@@ -281,9 +281,7 @@ int lk__start_permit_semaphore_update_lease(const struct lk__start *start)
 
 static int permits_change(struct lk__counter_call call, int64_t number, const char *how)
 {
-	struct lk__change change = {.script = LK__SCRIPT_PERMITS_SET, .permits = true};
-	lk__change_add_number(&change, number);
-	lk__change_add_text(&change, how);
+	struct lk__change change = {.request = lk__permits_set, .count = number, .how = how};
 	return lk__counter_change_said(&call, &change);
 }
 
@@ -336,8 +334,8 @@ int lk__start_permit_semaphore_add(const struct lk__start *start)
 
 static int permits_delete(struct lk__counter_call call)
 {
-	static const struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_DELETE,
-						 .permits = true};
+	static const struct lk__change change = {.request = lk__semaphore_delete,
+						 .of_permits = true};
 	return lk__counter_change_said(&call, &change);
 }
 
@@ -384,23 +382,12 @@ static void look_contradicts(const struct lk__entry *queue, const char *id, cons
 static int permits_look(lk_permit_semaphore *semaphore, const char *operation, const char *id,
 			int64_t seen_out[LOOK_COUNT], lk_error *error)
 {
-	char bytes[LK__PERMIT_ID_BYTES];
 	struct lk__counter_call call = lk__counter_call(semaphore, operation, error);
-	struct lk__words words = {0};
-	size_t size;
 	int rc = lk__counter_enter(&call);
 	if (rc < 0)
 		return rc;
-	const struct lk__target *target = &call.counter->entry->target;
-	char *in_use = lk__permits_key(target, &size);
-	lk__words_key(&words, target);
-	lk__words_own(&words, in_use, size);
-	if (id)
-		lk__permit_bytes(id, (unsigned char *)bytes);
-	lk__words_add(&words, bytes, id ? sizeof(bytes) : 0);
-	struct lk__request *request = lk__question(
-		lk__words_script(&words, LK__SCRIPT_PERMITS_LOOK, 2));
 	struct lk__entry *entry = call.counter->entry;
+	struct lk__request *request = lk__question(lk__permits_look(&entry->target, id));
 	rc = lk__ask_entry(entry, call.thread, request, operation, lk__counter_until_ns(entry),
 			   error);
 	if (rc == LK__WAIT_READY) {

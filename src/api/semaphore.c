@@ -62,11 +62,8 @@ int lk__start_semaphore_acquire(const struct lk__start *start)
 /* A missing count starts from `none`. */
 static struct lk__change semaphore_change(int64_t added, bool if_exists, int64_t none)
 {
-	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_ADD};
-	lk__change_add_number(&change, added);
-	lk__change_add_number(&change, if_exists);
-	lk__change_add_number(&change, none);
-	return change;
+	return (struct lk__change){
+		.request = lk__semaphore_add, .count = added, .if_exists = if_exists, .none = none};
 }
 
 static int semaphore_give(struct lk__counter_call call, int64_t permits,
@@ -104,9 +101,8 @@ int lk__start_semaphore_release(const struct lk__start *start)
 
 static int semaphore_set(struct lk__counter_call call, int64_t permits, int64_t ttl_ms)
 {
-	struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_SET};
-	lk__change_add_number(&change, permits);
-	lk__change_add_number(&change, ttl_ms);
+	struct lk__change change = {
+		.request = lk__semaphore_set, .count = permits, .lasts_ms = ttl_ms};
 	int rc = LK__CHECK(call.operation, call.error, {LK__PERMITS_SET, permits},
 			   {LK__TTL, ttl_ms});
 	return rc < 0 ? rc : lk__counter_change_said(&call, &change);
@@ -147,7 +143,7 @@ int lk__start_semaphore_add(const struct lk__start *start)
 
 static int semaphore_drain(struct lk__counter_call call, int64_t *permits_out)
 {
-	static const struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_DRAIN};
+	static const struct lk__change change = {.request = lk__semaphore_drain};
 	return lk__counter_change(&call, &change, permits_out);
 }
 
@@ -166,7 +162,7 @@ int lk__start_semaphore_drain(const struct lk__start *start)
 
 static int semaphore_delete(struct lk__counter_call call)
 {
-	static const struct lk__change change = {.script = LK__SCRIPT_SEMAPHORE_DELETE};
+	static const struct lk__change change = {.request = lk__semaphore_delete};
 	return lk__counter_change_said(&call, &change);
 }
 

@@ -89,20 +89,6 @@ static void counter_settle(struct lk__counter *counter, uint64_t number)
 
 /* ---- changes ---- */
 
-void lk__change_add_text(struct lk__change *change, const char *text)
-{
-	assert(change->argument_count < LK__CHANGE_ARGUMENTS_MAX);
-	assert(strlen(text) < LK__CHANGE_ARGUMENT_SIZE);
-	snprintf(change->arguments[change->argument_count++], LK__CHANGE_ARGUMENT_SIZE, "%s", text);
-}
-
-void lk__change_add_number(struct lk__change *change, int64_t number)
-{
-	assert(change->argument_count < LK__CHANGE_ARGUMENTS_MAX);
-	snprintf(change->arguments[change->argument_count++], LK__CHANGE_ARGUMENT_SIZE, "%" PRId64,
-		 number);
-}
-
 /* Each begin has its end. */
 static void change_begin(struct lk__changing *changing, struct lk__counter *counter,
 			 const struct lk__change *change, const char *operation)
@@ -119,35 +105,16 @@ static void change_begin(struct lk__changing *changing, struct lk__counter *coun
 /* NULL when out of memory. Its deadline is to be set. */
 static struct lk__request *change_request(const struct lk__changing *changing)
 {
-	const struct lk__change *change = &changing->change;
+	struct lk__change change = changing->change;
 	const struct lk__entry *entry = changing->counter->entry;
-	const struct lk__target *target = &entry->target;
-	struct lk__words words = {0};
 	char field[LK__FIELD_SIZE];
-	size_t size;
 	assert(changing->number != 0 && changing->number != changing->settled);
 	lk__field_of(entry->client->id, changing->number, field);
-	char *record = lk__record_key(target, field, &size);
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_own(&words, record, size);
-	if (changing->settled) {
-		size_t other_size;
-		char *other = lk__record_key_of(target, field, changing->settled, &other_size);
-		lk__words_own(&words, other, other_size);
-	} else {
-		lk__words_add(&words, record, size);
-	}
-	if (change->permits) {
-		char *in_use = lk__permits_key(target, &size);
-		lk__words_own(&words, in_use, size);
-	}
-	size_t keys = words.count;
-	lk__words_deadline(&words);
-	lk__words_channel(&words, target);
-	for (size_t i = 0; i < change->argument_count; i++)
-		lk__words_text(&words, change->arguments[i]);
-	lk__words_number(&words, changing->counter->ttl_ms);
-	return lk__words_script(&words, change->script, keys);
+	change.target = &entry->target;
+	change.field = field;
+	change.settled = changing->settled;
+	change.ttl_ms = changing->counter->ttl_ms;
+	return change.request(&change);
 }
 
 /* Reads a reply without an integer: its code, or LK_OK when the request is to be made anew: under
@@ -356,21 +323,15 @@ static int counting_begin(struct lk__counting *counting)
 	return counting->connects ? LK__OP_WAITS : counting_go(counting);
 }
 
-static struct lk__change lease_change(const struct lk__permit_lease *lease)
-{
-	struct lk__change change = {.script = LK__SCRIPT_PERMITS_UPDATE, .permits = true};
-	lk__change_add_text(&change, lease->id);
-	lk__change_add_number(&change, lease->lease_ms);
-	return change;
-}
-
 /* 0, or a code, and there is nothing to end. */
 static int lease_begin(struct lk__counting *counting)
 {
 	int rc = lk__permit_lease_begin(&counting->lease, counting->error);
 	if (rc < 0)
 		return rc;
-	struct lk__change change = lease_change(&counting->lease);
+	struct lk__change change = {.request = lk__permits_update,
+				    .lease_ms = counting->lease.lease_ms};
+	memcpy(change.id, counting->lease.id, sizeof(change.id));
 	change_begin(&counting->changing, counting->counter, &change, counting->operation);
 	return 0;
 }

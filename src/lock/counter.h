@@ -12,9 +12,6 @@
 #include "lock/permit.h"
 #include "sync/recipes.h"
 
-#define LK__CHANGE_ARGUMENTS_MAX 3  /* after deadline and channel */
-#define LK__CHANGE_ARGUMENT_SIZE 40 /* a permit's id, or a number */
-
 struct lk__counter {
 	_Atomic size_t refs; /* of the handle, and of changes in flight */
 	lk_client *client;
@@ -30,18 +27,6 @@ struct lk__counter {
 struct lk__counter *lk__counter_new(struct lk__entry *entry);
 void lk__counter_ref(struct lk__counter *counter);
 void lk__counter_unref(struct lk__counter *counter);
-
-/* A change that is to be made: a script with the keys count, record and settled record, and the
- * arguments deadline, channel, these, and how long the count lasts at least. */
-struct lk__change {
-	enum lk__script_id script;
-	bool permits; /* another key: the permits in use */
-	size_t argument_count;
-	char arguments[LK__CHANGE_ARGUMENTS_MAX][LK__CHANGE_ARGUMENT_SIZE];
-};
-
-void lk__change_add_text(struct lk__change *change, const char *text);
-void lk__change_add_number(struct lk__change *change, int64_t number);
 
 /* When what is asked now has to be answered. */
 int64_t lk__counter_until_ns(const struct lk__entry *entry);

@@ -13,7 +13,7 @@
 #include "lock/client.h"
 #include "lock/entry_table.h"
 #include "sync/foreign/foreign.h"
-#include "sync/script.h"
+#include "sync/recipes.h"
 
 /* ---- memory for compensations ---- */
 
@@ -887,14 +887,10 @@ void lk__turn_is_over(struct lk__entry *entry)
 /* Without memory for it, or without the right, the place ends by itself. */
 void lk__turn_leave(struct lk__entry *entry)
 {
-	struct lk__words words = {.count = 0};
 	if (!entry->waiting || !entry->waiting->has_place)
 		return;
 	lk__turn_is_over(entry);
-	lk__words_add(&words, entry->target.key, entry->target.key_size);
-	lk__words_text(&words, entry->waiting->turn);
-	lk__words_channel(&words, &entry->target);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_TURNS_LEAVE, 1);
+	struct lk__request *request = lk__turns_leave(&entry->target, entry->waiting->turn);
 	if (!request)
 		return;
 	request->finish = lk__request_forget;

@@ -14,6 +14,7 @@
 #include "conn/request.h"
 #include "sync/attempt.h"
 
+#define LK__PERMIT_ID_BYTES 16
 #define LK__FIELD_SIZE 64 /* "<uuid>:<number>" with its NUL */
 
 struct lk__notify;
@@ -89,6 +90,27 @@ struct lk__try {
 	bool asks_place_only;  /* and that it wants only that place, though the lock be free */
 	unsigned flags;        /* of the kind's own */
 	bool once;             /* the caller does not wait */
+};
+
+struct lk__change;
+typedef struct lk__request *lk__change_request(const struct lk__change *change);
+
+/* The arguments of one change of a count, or of a permit's lease. What its kind has no use for is
+ * zero. */
+struct lk__change {
+	lk__change_request *request; /* makes it */
+	bool of_permits;             /* the count is that of a permit semaphore */
+	int64_t count;               /* what it is set to, or how much is added or taken; */
+	int64_t none, if_exists;     /* to what, where there is no count; 1: only to one */
+	int64_t lasts_ms;            /* how long it is to last; 0: until it is changed */
+	const char *how;             /* constant; see permits/set.lua */
+	char id[2 * LK__PERMIT_ID_BYTES + 1];
+	int64_t lease_ms;
+	/* Filled in when it is sent: */
+	const struct lk__target *target;
+	const char *field;
+	uint64_t settled; /* an earlier change, whose record can go; 0 */
+	int64_t ttl_ms;   /* how long the count lasts at least; 0: not said */
 };
 
 /* The answer to a try, read. */

@@ -179,6 +179,7 @@ extern const struct lk__recipe lk__read_recipe, lk__write_recipe;
 #define LK__RW_CHANNEL_PREFIX "redisson_rwlock"
 #define LK__RW_WRITERS_PREFIX "lockkeeper_writers"
 #define LK__RW_PREFER_WRITERS 1u /* a flag of the tries */
+#define LK__RW_FIELD_SIZE 272    /* the longest field that a caller may name, and ":write" */
 
 /*
  * The semaphore: a count of free permits. Takes and returns of one client are remembered by their
@@ -190,19 +191,8 @@ extern const struct lk__recipe lk__semaphore_recipe;
 #define LK__SEMAPHORE_CHANNEL_PREFIX "redisson_sc"
 #define LK__RECORD_PREFIX "lockkeeper_sc"
 
-/* The key under which a request is remembered: "lockkeeper_sc:{name}:<field>". NULL when out of
- * memory. */
-char *lk__record_key(const struct lk__target *target, const char *field, size_t *size_out);
-
-/* The record's key for an earlier number of the client whose field is `field`. */
-char *lk__record_key_of(const struct lk__target *target, const char *field, uint64_t number,
-			size_t *size_out);
-
 /* The count-down latch: a count that opens the way when it is zero, or gone. */
 extern const struct lk__recipe lk__latch_recipe;
-
-/* Asks for the count of either as it is; NULL when out of memory. */
-struct lk__request *lk__count_look(const struct lk__target *target);
 
 /*
  * The permit semaphore: a count of free permits, and a sorted set of those in use with their ends.
@@ -214,7 +204,7 @@ struct lk__request *lk__count_look(const struct lk__target *target);
  *               in it. As text, 32 hexadecimal digits, as Java shows it: that is the field.
  */
 
-#define LK__PERMIT_ID_BYTES 16
+#define LK__PERMIT_PREFIX_BYTES 14                      /* that the ids of one acquire share */
 #define LK__PERMITS_MAX 1000                            /* in one acquire or release */
 extern const struct lk__recipe lk__permit_queue_recipe; /* numbers: of acquires */
 extern const struct lk__recipe lk__permit_recipe;       /* numbers: lk__permit_number() */
@@ -227,12 +217,5 @@ bool lk__permit_id_at(const char *first, size_t index, char id_out[2 * LK__PERMI
 
 /* The 16 bytes of an id in hexadecimal; false when it is not an id. */
 bool lk__permit_bytes(const char *id, unsigned char bytes_out[LK__PERMIT_ID_BYTES]);
-
-/* The key of the permits in use: "{name}:timeout". NULL when out of memory. */
-char *lk__permits_key(const struct lk__target *target, size_t *size_out);
-
-/* Gives back `count` permits (at most LK__PERMITS_MAX), whose ids are 16 bytes each. */
-struct lk__request *lk__permits_release(const struct lk__target *target, const unsigned char *ids,
-					size_t count);
 
 #endif

@@ -13,21 +13,6 @@
 #include "conn/request.h"
 #include "sync/recipe.h"
 
-/* ---- requests ---- */
-
-/* The key of the lock, as one more word; a key or channel that is derived from it; the channel of
- * the lock, empty where the kind has none. */
-void lk__words_key(struct lk__words *words, const struct lk__target *target);
-void lk__words_derived(struct lk__words *words, const char *prefix,
-		       const struct lk__target *target);
-void lk__words_channel(struct lk__words *words, const struct lk__target *target);
-
-/* The field that is nobody's, as one more word. */
-void lk__words_kept(struct lk__words *words, const char *field);
-
-/* Adds what a try says for the order of turns, as four more words; none where nobody listens. */
-void lk__words_turn(struct lk__words *words, const struct lk__try *wanted);
-
 /* ---- answers ---- */
 
 /* Reads a try that has no reply (request->code is set). */

@@ -71,12 +71,12 @@ CALLED = """struct lk__request *lk__noun_verb(const struct lk__try *wanted, cons
 	struct lk__words words = {0};
 	words_key(&words, wanted->target);
 	words_derived(&words, "prefix", wanted->target);
-	size_t keys = words.count;
+	size_t key_count = words.count;
 	words_value(&words, wanted->field);
 	words_deadline(&words);
 	words_value(&words, from);
 	words_turn(&words, wanted);
-	return lk__words_script(&words, LK__SCRIPT_NOUN_VERB, keys);
+	return lk__words_script(&words, LK__SCRIPT_NOUN_VERB, key_count);
 }
 """
 EACH = """-- A script.
@@ -101,13 +101,13 @@ lk__noun_verb(const struct lk__renewal *renewals, size_t count, int64_t keep_ms)
 	for (size_t i = 0; i < count; i++) {
 		words_derived(&words, "other", renewals[i].target);
 	}
-	size_t keys = words.count;
+	size_t key_count = words.count;
 	words_value(&words, keep_ms);
 	for (size_t i = 0; i < count; i++) {
 		words_value(&words, renewals[i].field);
 		words_value(&words, renewals[i].lease_ms);
 	}
-	return lk__words_script(&words, LK__SCRIPT_NOUN_VERB, keys);
+	return lk__words_script(&words, LK__SCRIPT_NOUN_VERB, key_count);
 }
 """
 

@@ -11,67 +11,20 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-#define DERIVED_KEYS 3
-
-static const char *const key_prefixes[DERIVED_KEYS] = {LK__FAIR_QUEUE_PREFIX,
-						       "redisson_lock_timeout", "lockkeeper_fair"};
-
-/* How long the queue takes this waiter for alive: its wait, but others should not have to wait for
- * one who is dead for as long as it may have been patient. */
-static int64_t fair_alive_ms(const struct lk__try *wanted)
-{
-	bool shorter = wanted->wait_ms > 0 && wanted->wait_ms < wanted->alive_ms;
-	return shorter ? wanted->wait_ms : wanted->alive_ms;
-}
-
-static struct lk__request *fair_call(const struct lk__target *target, const char *what,
-				     const char *field, const struct lk__try *wanted)
-{
-	struct lk__words words = {0};
-	char nonce[24];
-	lk__words_key(&words, target);
-	for (size_t i = 0; i < DERIVED_KEYS; i++)
-		lk__words_derived(&words, key_prefixes[i], target);
-	lk__words_text(&words, what);
-	lk__words_text(&words, field);
-	lk__words_channel(&words, target);
-	assert(!wanted || wanted->lease_ms > 0);
-	if (wanted) {
-		lk__words_number(&words, wanted->lease_ms);
-		lk__words_number(&words, fair_alive_ms(wanted));
-		lk__words_deadline(&words);
-		snprintf(nonce, sizeof(nonce), "%016" PRIx64, wanted->nonce);
-		lk__words_text(&words, nonce);
-	}
-	return lk__words_script(&words, LK__SCRIPT_FAIR_QUEUE, 1 + DERIVED_KEYS);
-}
-
 static struct lk__request *fair_acquire(const struct lk__try *wanted)
 {
-	return fair_call(wanted->target, wanted->once ? "try" : "acquire", wanted->field, wanted);
+	return lk__fair_queue(wanted->target, wanted->once ? "try" : "acquire", wanted->field,
+			      wanted);
 }
 
 static struct lk__request *fair_release(const struct lk__target *target, const char *field)
 {
-	return fair_call(target, "release", field, NULL);
-}
-
-static struct lk__request *fair_keep(const struct lk__target *target, const char *field,
-				     int64_t keep_ms)
-{
-	struct lk__words words = {0};
-	lk__words_key(&words, target);
-	lk__words_derived(&words, LK__FAIR_QUEUE_PREFIX, target);
-	lk__words_number(&words, keep_ms);
-	lk__words_text(&words, field);
-	lk__words_channel(&words, target);
-	lk__words_kept(&words, field);
-	return lk__words_script(&words, LK__SCRIPT_FAIR_KEEP, 2);
+	return lk__fair_queue(target, "release", field, NULL);
 }
 
 static struct lk__request *fair_force(const struct lk__target *target)
 {
-	return fair_call(target, "force", "", NULL);
+	return lk__fair_queue(target, "force", "", NULL);
 }
 
 /* LONGER is unknown: it is compensated, since nobody wants it for as long as an earlier head
@@ -117,7 +70,7 @@ const struct lk__recipe lk__fair_recipe = {
 	.flags = LK__NO_TERMS | LK__OWN_CHANNEL | LK__QUEUES,
 	.acquire = fair_acquire,
 	.release = fair_release,
-	.keep = fair_keep,
+	.keep = lk__fair_keep,
 	.force = fair_force,
 	.renew = lk__lock_renew,
 	.is_locked = lk__lock_is_locked,

@@ -1,20 +1,21 @@
 -- The fair lock: takes it, gives it up or frees it, and keeps Redisson's queue.
 --
---   KEYS[1]  the lock's hash: owner field → count
---   KEYS[2]  the queue, a list: owner fields that wait, the next one first
---   KEYS[3]  the scores, a sorted set: until when (server time, ms) a waiter counts as alive
---   KEYS[4]  our own waiters, a hash that Java does not know: owner field → "<lease> <wait>
---            <nonce>", ms, and behind that " <until>" of one that does not listen: it counts as
---            alive until then (server time, ms); "off" → "<what the scores are too high by> <the
---            last in the queue then>"
---   ARGV[1]  what is asked for: "acquire", "try" (without a place in the queue), "release", "force"
---   ARGV[2]  owner field; empty for "force"
---   ARGV[3]  channels: the waiter with a field F listens on "<this>:F"
---   ARGV[4]  acquire, try: lease, ms
---   ARGV[5]  acquire, try: how long this waiter counts as alive without a sign of it, ms
---   ARGV[6]  acquire, try: deadline of this request, server time in us: it must not run late
---   ARGV[7]  acquire, try: a number in hexadecimal digits that nobody can guess
+--   KEYS[1]  key: the lock's hash: owner field → count
+--   KEYS[2]  redisson_lock_queue:{key}: a list: owner fields that wait, the next one first
+--   KEYS[3]  redisson_lock_timeout:{key}: the scores, a sorted set: until when (server time,
+--            ms) a waiter counts as alive
+--   KEYS[4]  lockkeeper_fair:{key}: our own waiters, a hash that Java does not know: owner field →
+--            "<lease> <wait> <nonce>", ms, and behind that " <until>" of one that does not listen:
+--            it counts as alive until then (server time, ms); "off" → "<what the scores are too
+--            high by> <the last in the queue then>"
+--   ARGV[1]  what: "acquire", "try" (without a place in the queue), "release" or "force"
+--   ARGV[2]  field: owner field; empty for "force"
+--   ARGV[3]  channel: the waiter with a field F listens on "<this>:F"
+--   ARGV[4] … ARGV[7]  fair_try: of acquire and try, its lease, ms; how long this waiter counts as
+--            alive without a sign of it, ms; the deadline of this request, server time in us: it
+--            must not run late; a number in hexadecimal digits that nobody can guess
 --
+-- Sent by lk__fair_queue(target, what, field, wanted).
 -- Answers to acquire and try: nil granted · array {ms until it is worth to look again, server time
 -- in us}: not yet · status "LONGER": it has the lock, for longer than it asks, by an earlier try
 -- under its field, and the lease is not shortened · status "LATE <server us>". To release: nil,

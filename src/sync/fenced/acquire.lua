@@ -2,7 +2,7 @@
 --
 --   KEYS[1]  key: the lock's hash
 --   KEYS[2]  lockkeeper_fence:{key}: the newest token, kept for 30 days
---   KEYS[3] … java_counter: Redisson's counter, where Java peers share the lock
+--   KEYS[3]  java_counter: Redisson's, where Java peers share the lock; else there is no such key
 --   ARGV[1]  field: the owner's
 --   ARGV[2]  lease_ms
 --   ARGV[3]  deadline: of this request, server time in us: it must not run late

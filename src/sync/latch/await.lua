@@ -1,7 +1,8 @@
 -- Whether the latch is open: its count is zero, or it has none.
 --
---   KEYS[1]  the count, a string
+--   KEYS[1]  key: the count, a string
 --
+-- Sent by lk__latch_await(wanted).
 -- Answers: nil open · integer -1 closed.
 -- Refused: a key that is something else than a count (WRONGTYPE).
 --include "unfit.lua"

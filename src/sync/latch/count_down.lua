@@ -1,13 +1,14 @@
 -- Counts the latch down, and opens it at zero: then the key goes.
 --
---   KEYS[1]  the count
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   ARGV[1]  deadline of this request, server time in us
+--   KEYS[1]  key: the count
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline: of this request, server time in us
 --   ARGV[2]  channel
---   ARGV[3]  by how much
---   ARGV[4]  how long it lasts at least, ms, if it has a time to live; 0: not said
+--   ARGV[3]  count: by how much
+--   ARGV[4]  ttl_ms: at least, if it has one; 0: not said
 --
+-- Sent by lk__latch_count_down(change).
 -- Answers: integer: what is left of the count · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record. An open latch stays as it is.

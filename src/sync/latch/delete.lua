@@ -1,13 +1,13 @@
 -- Removes the count: the latch is open, and may be set anew.
 --
---   KEYS[1]  the count
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   ARGV[1]  deadline of this request, server time in us
+--   KEYS[1]  key: the count
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline: of this request, server time in us
 --   ARGV[2]  channel
+--   ARGV[3]  ttl_ms (not read)
 --
--- The last argument, a time to live, is there as in all changes.
---
+-- Sent by lk__latch_delete(change).
 -- Answers: 1 removed, 0 there was none · status "LATE <server us>". A key of another type is left
 -- alone (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record, and removes no count that was set since.

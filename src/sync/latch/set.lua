@@ -1,13 +1,14 @@
 -- Sets the count of a latch that has none.
 --
---   KEYS[1]  the count
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   ARGV[1]  deadline of this request, server time in us
+--   KEYS[1]  key: the count
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline: of this request, server time in us
 --   ARGV[2]  channel
---   ARGV[3]  the count
---   ARGV[4]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: for ever
+--   ARGV[3]  count
+--   ARGV[4]  ttl_ms: at least, if it has one, or is made here; 0: for ever
 --
+-- Sent by lk__latch_set(change).
 -- Answers: integer 1 set, 0 there is a count already · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it did.

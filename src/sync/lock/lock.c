@@ -8,7 +8,7 @@ struct lk__request *lk__lock_is_locked(const struct lk__target *target)
 {
 	struct lk__words words = {.count = 0};
 	lk__words_text(&words, "EXISTS");
-	lk__words_key(&words, target);
+	lk__words_add(&words, target->key, target->key_size);
 	return lk__words_command(&words);
 }
 
@@ -16,7 +16,7 @@ struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const c
 {
 	struct lk__words words = {.count = 0};
 	lk__words_text(&words, "HEXISTS");
-	lk__words_key(&words, target);
+	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, field);
 	return lk__words_command(&words);
 }
@@ -47,7 +47,7 @@ static struct lk__request *spin_release(const struct lk__target *target, const c
 {
 	struct lk__words words = {.count = 0};
 	lk__words_text(&words, "HDEL");
-	lk__words_key(&words, target);
+	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, field);
 	return lk__words_command(&words);
 }

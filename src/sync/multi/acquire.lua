@@ -1,10 +1,11 @@
 -- Takes several locks for one owner, all or none.
 --
---   KEYS[1] … KEYS[n]  the locks' hashes
---   ARGV[1]  owner field
---   ARGV[2]  lease, ms
---   ARGV[3]  deadline of this request, server time in us: it must not run late
+--   KEYS[1] … KEYS[n]  key: the locks' hashes
+--   ARGV[1]  field: the owner's
+--   ARGV[2]  lease_ms
+--   ARGV[3]  deadline: of this request, server time in us: it must not run late
 --
+-- Sent by lk__multi_acquire_request(keys, count, lease_ms).
 -- Answers: nil granted · array { i, PTTL of KEYS[i] }: that one, the first, is another's · status
 -- "LATE <server us>". Nothing was taken unless granted.
 -- Refused: a key that is something else than a lock (WRONGTYPE).

@@ -1,10 +1,11 @@
 -- Gives several locks up, each if its owner has it, and keeps them from others for a time: under
 -- fields that are nobody's. Their waiters are woken once, to see until when.
 --
---   KEYS[1] … KEYS[n]     the locks' hashes
---   ARGV[1]               for how long, ms
---   ARGV[2] … ARGV[3n+1]  for each: owner field, channel, field that is nobody's
+--   KEYS[1] … KEYS[n]     key: the locks' hashes
+--   ARGV[1]               keep_ms: for how long, ms
+--   ARGV[2] … ARGV[3n+1]  field, channel, kept: for each; the last is that of nobody
 --
+-- Sent by lk__multi_keep_request(keys, count, keep_ms).
 -- Answers: an array, for each the subscribers that heard of it, or -1 (not the owner, or
 -- the key is something else) · an error, if the server refused one of them; the others are kept.
 -- Works under memory pressure: the first write is a HDEL. Safe to send twice: a repetition finds

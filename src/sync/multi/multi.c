@@ -6,54 +6,6 @@
 #include "resp/reply.h"
 #include "sync/script.h"
 
-static void add_keys(struct lk__words *words, const struct lk__multi_key *keys, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		lk__words_add(words, keys[i].target->key, keys[i].target->key_size);
-}
-
-struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, size_t count,
-					      int64_t lease_ms)
-{
-	struct lk__words words = {0};
-	assert(count > 0 && lease_ms > 0);
-	lk__words_many(&words, count + 3);
-	add_keys(&words, keys, count);
-	lk__words_text(&words, keys[0].field);
-	lk__words_number(&words, lease_ms);
-	lk__words_deadline(&words);
-	return lk__words_script(&words, LK__SCRIPT_MULTI_ACQUIRE, count);
-}
-
-struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count)
-{
-	struct lk__words words = {0};
-	assert(count > 0);
-	lk__words_many(&words, 3 * count);
-	add_keys(&words, keys, count);
-	for (size_t i = 0; i < count; i++) {
-		lk__words_text(&words, keys[i].field);
-		lk__words_channel(&words, keys[i].target);
-	}
-	return lk__words_script(&words, LK__SCRIPT_MULTI_RELEASE, count);
-}
-
-struct lk__request *lk__multi_keep_request(const struct lk__multi_key *keys, size_t count,
-					   int64_t keep_ms)
-{
-	struct lk__words words = {0};
-	assert(count > 0 && keep_ms > 0);
-	lk__words_many(&words, 4 * count + 1);
-	add_keys(&words, keys, count);
-	lk__words_number(&words, keep_ms);
-	for (size_t i = 0; i < count; i++) {
-		lk__words_text(&words, keys[i].field);
-		lk__words_channel(&words, keys[i].target);
-		lk__words_kept(&words, keys[i].field);
-	}
-	return lk__words_script(&words, LK__SCRIPT_MULTI_KEEP, count);
-}
-
 void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	const redisReply *reply = request->reply;

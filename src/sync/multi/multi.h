@@ -3,23 +3,13 @@
 #ifndef LK__SYNC_MULTI_H
 #define LK__SYNC_MULTI_H
 
+#include "script_calls.h"
 #include "sync/recipe.h"
 
 struct lk__multi_key {
 	const struct lk__target *target;
 	char field[LK__FIELD_SIZE]; /* of the owner that has it, or is to have it */
 };
-
-/* Takes all under the field of the first. NULL when out of memory. */
-struct lk__request *lk__multi_acquire_request(const struct lk__multi_key *keys, size_t count,
-					      int64_t lease_ms);
-
-/* Frees each from its own field. NULL when out of memory. */
-struct lk__request *lk__multi_release_request(const struct lk__multi_key *keys, size_t count);
-
-/* Frees each in that way, and keeps it from others for a time. NULL when out of memory. */
-struct lk__request *lk__multi_keep_request(const struct lk__multi_key *keys, size_t count,
-					   int64_t keep_ms);
 
 /* For lk__answer_take(). The caller knows how many keys there were: whether `busy` is one. */
 void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer *answer);

@@ -1,8 +1,9 @@
 -- Frees several locks, each if its owner has it, and wakes their waiters.
 --
---   KEYS[1] … KEYS[n]   the locks' hashes
---   ARGV[1] … ARGV[2n]  for each: owner field, channel
+--   KEYS[1] … KEYS[n]   key: the locks' hashes
+--   ARGV[1] … ARGV[2n]  field, channel: for each
 --
+-- Sent by lk__multi_release_request(keys, count).
 -- Keys beside KEYS: the orders of turns (turns.lua), in the locks' slots.
 -- Answers: an array, for each the subscribers that heard of it, or -1 (not the owner, or
 -- the key is something else) · an error, if the server refused one of them; the others are freed.

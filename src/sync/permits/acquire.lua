@@ -1,15 +1,16 @@
 -- Takes permits, all or none, each with a lease; what has expired comes back first.
 --
---   KEYS[1]  the count of free permits, a string
---   KEYS[2]  the permits in use: id (16 bytes) -> when it expires, server time in ms
---   ARGV[1]  permits wanted
---   ARGV[2]  lease, ms
---   ARGV[3]  deadline of this request, server time in us: it must not run late
---   ARGV[4]  the first 14 bytes of the ids; the last two count from 0
+--   KEYS[1]  key: the count of free permits, a string
+--   KEYS[2]  in_use: the permits: id (16 bytes) -> when it expires, server time in ms
+--   ARGV[1]  count: permits wanted
+--   ARGV[2]  lease_ms
+--   ARGV[3]  deadline: of this request, server time in us: it must not run late
+--   ARGV[4]  id_prefix: the first 14 bytes of the ids; the last two count from 0
 --   ARGV[5]  channel
---   ARGV[6]  how many there are where there is no count; 0: not said
---   ARGV[7]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: not said
+--   ARGV[6]  permits: how many there are where there is no count; 0: not said
+--   ARGV[7]  ttl_ms: at least, if it has one, or is made here; 0: not said
 --
+-- Sent by lk__permits_acquire(wanted).
 -- Answers: nil granted · integer: too few are free, ms until the next one expires (-1: none does)
 -- · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).

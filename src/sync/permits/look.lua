@@ -1,10 +1,11 @@
 -- How many permits are free and in use, and how long one of them lasts. Changes nothing: what
 -- has expired counts as free.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the permits in use
---   ARGV[1]  an id, or empty
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  in_use: the permits
+--   ARGV[1]  id_or_none: an id, or empty
 --
+-- Sent by lk__permits_look(target, id).
 -- Answers: free, in use, and for the id: ms, -1 without an end, -2 not in use.
 -- Refused: a key that is something else than a count (WRONGTYPE).
 --include "time.lua" gives now

@@ -10,7 +10,6 @@
 
 #define POLL_MS 1000     /* a message can be lost with a connection */
 #define INDEX_BITS 16    /* of a permit's number */
-#define PREFIX_BYTES 14  /* what the ids of one acquire share */
 #define CLIENT_DIGITS 16 /* of the client's UUID */
 
 uint64_t lk__permit_number(uint64_t acquire_number, size_t index)
@@ -57,72 +56,12 @@ bool lk__permit_bytes(const char *id, unsigned char bytes_out[LK__PERMIT_ID_BYTE
 bool lk__permit_id_at(const char *first, size_t index, char id_out[2 * LK__PERMIT_ID_BYTES + 1])
 {
 	unsigned char bytes[LK__PERMIT_ID_BYTES];
-	if (!lk__permit_bytes(first, bytes) || bytes[PREFIX_BYTES] || bytes[PREFIX_BYTES + 1])
+	if (!lk__permit_bytes(first, bytes) || bytes[LK__PERMIT_PREFIX_BYTES] ||
+	    bytes[LK__PERMIT_PREFIX_BYTES + 1])
 		return false;
-	snprintf(id_out, 2 * LK__PERMIT_ID_BYTES + 1, "%.*s%04zx", 2 * PREFIX_BYTES, first,
-		 index & UINT16_MAX);
+	snprintf(id_out, 2 * LK__PERMIT_ID_BYTES + 1, "%.*s%04zx", 2 * LK__PERMIT_PREFIX_BYTES,
+		 first, index & UINT16_MAX);
 	return true;
-}
-
-char *lk__permits_key(const struct lk__target *target, size_t *size_out)
-{
-	return lk__suffixed_name(target->key, target->key_size, "timeout", size_out);
-}
-
-/* The keys of both. */
-static void words_keys(struct lk__words *words, const struct lk__target *target)
-{
-	size_t size;
-	char *in_use = lk__permits_key(target, &size);
-	lk__words_key(words, target);
-	lk__words_own(words, in_use, size);
-}
-
-/* ---- the wait queue ---- */
-
-static struct lk__request *permits_acquire(const struct lk__try *wanted)
-{
-	const struct lk__target *target = wanted->target;
-	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
-	struct lk__words words = {0};
-	assert(wanted->count > 0 && wanted->lease_ms > 0);
-	lk__permit_bytes(wanted->field, id);
-	words_keys(&words, target);
-	lk__words_number(&words, wanted->count);
-	lk__words_number(&words, wanted->lease_ms);
-	lk__words_deadline(&words);
-	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
-	lk__words_channel(&words, target);
-	lk__words_number(&words, wanted->permits);
-	lk__words_number(&words, wanted->ttl_ms);
-	return lk__words_script(&words, LK__SCRIPT_PERMITS_ACQUIRE, 2);
-}
-
-static struct lk__request *permits_undo(const struct lk__target *target, const char *field)
-{
-	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
-	struct lk__words words = {0};
-	lk__permit_bytes(field, id);
-	words_keys(&words, target);
-	lk__words_channel(&words, target);
-	lk__words_add(&words, (const char *)id, PREFIX_BYTES);
-	return lk__words_script(&words, LK__SCRIPT_PERMITS_UNDO, 2);
-}
-
-/* ---- each permit ---- */
-
-struct lk__request *lk__permits_release(const struct lk__target *target, const unsigned char *ids,
-					size_t count)
-{
-	struct lk__words words = {0};
-	assert(count > 0);
-	lk__words_many(&words, 3 + count);
-	words_keys(&words, target);
-	lk__words_channel(&words, target);
-	for (size_t i = 0; i < count; i++)
-		lk__words_add(&words, (const char *)ids + i * LK__PERMIT_ID_BYTES,
-			      LK__PERMIT_ID_BYTES);
-	return lk__words_script(&words, LK__SCRIPT_PERMITS_RELEASE, 2);
 }
 
 static struct lk__request *permit_release(const struct lk__target *target, const char *field)
@@ -132,27 +71,6 @@ static struct lk__request *permit_release(const struct lk__target *target, const
 	return lk__permits_release(target, id, 1);
 }
 
-static struct lk__request *permit_renew(const struct lk__renewal *renewals, size_t count)
-{
-	struct lk__words words = {0};
-	assert(count > 0);
-	lk__words_many(&words, 4 * count);
-	for (size_t i = 0; i < count; i++) {
-		size_t size = 0;
-		char *in_use = lk__permits_key(renewals[i].target, &size);
-		lk__words_own(&words, in_use, size);
-	}
-	for (size_t i = 0; i < count; i++)
-		lk__words_key(&words, renewals[i].target);
-	for (size_t i = 0; i < count; i++) {
-		unsigned char id[LK__PERMIT_ID_BYTES] = {0};
-		lk__permit_bytes(renewals[i].field, id);
-		lk__words_copy(&words, id, sizeof(id));
-		lk__words_number(&words, renewals[i].lease_ms);
-	}
-	return lk__words_script(&words, LK__SCRIPT_PERMITS_RENEW, 2 * count);
-}
-
 const struct lk__recipe lk__permit_queue_recipe = {
 	.type = "permit semaphore",
 	.channel_prefix = LK__SEMAPHORE_CHANNEL_PREFIX,
@@ -160,8 +78,8 @@ const struct lk__recipe lk__permit_queue_recipe = {
 	.flags = LK__NO_TERMS | LK__BECOMES_HOLDS,
 	.poll_ms = POLL_MS,
 	.field = permit_queue_field,
-	.acquire = permits_acquire,
-	.release = permits_undo,
+	.acquire = lk__permits_acquire,
+	.release = lk__permits_undo,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
 };
@@ -173,6 +91,6 @@ const struct lk__recipe lk__permit_recipe = {
 	.flags = LK__NO_TERMS | LK__FORGETS | LK__SHARES,
 	.field = permit_field,
 	.release = permit_release,
-	.renew = permit_renew,
+	.renew = lk__permits_renew,
 	.read_release = lk__reply_released,
 };

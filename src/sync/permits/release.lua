@@ -1,10 +1,11 @@
 -- Gives permits back, all or none.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the permits in use
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  in_use: the permits
 --   ARGV[1]  channel
---   ARGV[2] …  ids
+--   ARGV[2] … ARGV[n+1]  id_of: each of them
 --
+-- Sent by lk__permits_release(target, ids, count).
 -- Answers: nil: one of them is not in use, or has expired (nothing was done) · integer: released,
 -- so many heard of it: none, if the user may not publish.
 -- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it

@@ -2,9 +2,11 @@
 -- A lease of 1 ms only looks: it writes nothing. All others write, if only by 1 ms, so that what
 -- replicas acknowledge behind it is also what an earlier one has done.
 --
---   KEYS[1] …  for each of them, the permits in use; then for each of them, the count
---   ARGV[1] …  for each of them, id and lease in ms
+--   KEYS[1] … KEYS[n]     in_use: for each of them
+--   KEYS[n+1] … KEYS[2n]  key: for each of them, the count
+--   ARGV[1] … ARGV[2n]    id_bytes, lease_ms: for each of them
 --
+-- Sent by lk__permits_renew(renewals, count).
 -- Answers: for each, 1 done, 0 not in use, or expired.
 -- Replicas must have what it did.
 --include "time.lua" gives now

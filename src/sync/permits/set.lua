@@ -1,15 +1,16 @@
 -- Sets how many permits there are, or changes it.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   KEYS[4]  the permits in use
---   ARGV[1]  deadline of this request, server time in us
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   KEYS[4]  in_use: the permits
+--   ARGV[1]  deadline: of this request, server time in us
 --   ARGV[2]  channel
---   ARGV[3]  how many
---   ARGV[4]  "new": if there is no such semaphore · "all": free and in use together · "add"
---   ARGV[5]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: not said
+--   ARGV[3]  count: how many
+--   ARGV[4]  how: "new": if there is no such semaphore · "all": free and in use together · "add"
+--   ARGV[5]  ttl_ms: at least, if it has one, or is made here; 0: not said
 --
+-- Sent by lk__permits_set(change).
 -- Answers: integer 1 done, 0 there is one already ("new") · status "OVERFLOW": the count would
 -- leave its range (nothing was done) · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).

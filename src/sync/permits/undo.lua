@@ -1,10 +1,11 @@
 -- Gives back what a request has taken whose answer nobody wants, or nobody knows.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the permits in use
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  in_use: the permits
 --   ARGV[1]  channel
---   ARGV[2]  the first 14 bytes of its ids; the last two count from 0
+--   ARGV[2]  id_prefix: the first 14 bytes of its ids; the last two count from 0
 --
+-- Sent by lk__permits_undo(target, field).
 -- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
 -- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.

@@ -1,15 +1,16 @@
 -- Gives a permit a new lease, from now.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   KEYS[4]  the permits in use
---   ARGV[1]  deadline of this request, server time in us
---   ARGV[3]  id, 32 hexadecimal digits
---   ARGV[4]  lease, ms
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   KEYS[4]  in_use: the permits
+--   ARGV[1]  deadline: of this request, server time in us
+--   ARGV[2]  channel (not read)
+--   ARGV[3]  id: 32 hexadecimal digits
+--   ARGV[4]  lease_ms
+--   ARGV[5]  ttl_ms (not read)
 --
--- The second argument, the channel, and the last, a time to live, are there as in all changes.
---
+-- Sent by lk__permits_update(change).
 -- Answers: integer 1 done, 0 not in use, or expired · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and does not undo what a later request did.
 -- Replicas must have what it did.

@@ -10,7 +10,7 @@ static struct lk__request *plain_command(const char *verb, const struct lk__targ
 {
 	struct lk__words words = {0};
 	lk__words_text(&words, verb);
-	lk__words_key(&words, target);
+	lk__words_add(&words, target->key, target->key_size);
 	return lk__words_command(&words);
 }
 
@@ -26,7 +26,7 @@ static struct lk__request *plain_is_held_by(const struct lk__target *target, con
 	struct lk__words words = {0};
 	snprintf(last, sizeof(last), "%zu", strlen(field));
 	lk__words_text(&words, "GETRANGE");
-	lk__words_key(&words, target);
+	lk__words_add(&words, target->key, target->key_size);
 	lk__words_text(&words, "0");
 	lk__words_text(&words, last);
 	return lk__words_command(&words);

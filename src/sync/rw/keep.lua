@@ -1,15 +1,16 @@
 -- Gives one hold up, of either side, and keeps the lock from the other side, or all others, for a
 -- time: under a field that is nobody's. Waiters are woken once, to see until when.
 --
---   KEYS[1]  the lock's hash
---   KEYS[2]  the timeout key of this hold (a write hold has none: no such key)
---   KEYS[3]  the same of nobody's
---   ARGV[1]  for how long, ms
---   ARGV[2]  owner field, of its side
+--   KEYS[1]  key: the lock's hash
+--   KEYS[2]  timeout: key of this hold (a write hold has none: no such key)
+--   KEYS[3]  kept_timeout: the same of nobody's
+--   ARGV[1]  keep_ms: for how long, ms
+--   ARGV[2]  field: owner field, of its side
 --   ARGV[3]  channel
---   ARGV[4]  field that is nobody's, of that side
+--   ARGV[4]  kept: field that is nobody's, of that side
 --   ARGV[5]  message: "0" from the read side, "1" from the write side
 --
+-- Sent by lk__rw_keep(target, field, message, keep_ms).
 -- Answers: nil, not the owner · integer: kept, so many subscribers heard of it.
 -- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells; in its slot.
 -- Works under memory pressure: the first write is a HDEL. Safe to send twice: a repetition finds

@@ -1,14 +1,15 @@
 -- Takes the read side for one owner, beside other readers or under the owner's own write side.
 --
---   KEYS[1]  the lock's hash
---   KEYS[2]  the timeout key of this hold
---   KEYS[3]  the waiting writers that readers stand back for
---   ARGV[1]  owner field
---   ARGV[2]  lease, ms
---   ARGV[3]  deadline of this request, server time in us: it must not run late
---   ARGV[4]  field of the write side that this owner has; empty: it has none
---   ARGV[5]  1: stand back while a writer waits
+--   KEYS[1]  key: the lock's hash
+--   KEYS[2]  timeout: key of this hold
+--   KEYS[3]  lockkeeper_writers:{key}: the waiting writers that readers stand back for
+--   ARGV[1]  field: the owner's
+--   ARGV[2]  lease_ms
+--   ARGV[3]  deadline: of this request, server time in us: it must not run late
+--   ARGV[4]  write_side: field of the write side that this owner has; empty: it has none
+--   ARGV[5]  prefers: 1, stand back while a writer waits
 --
+-- Sent by lk__rw_read_acquire(wanted).
 -- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known)
 -- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease.

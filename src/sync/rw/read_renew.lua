@@ -2,9 +2,10 @@
 -- timeout key. Never makes a key, never shortens a lease; one of 1 ms only looks. All others write,
 -- so that what replicas acknowledge behind it is also what an earlier one has done.
 --
---   KEYS[1] … KEYS[2n]  for each: the lock's hash, the timeout key of the hold
---   ARGV[1] … ARGV[2n]  for each: owner field, lease in ms
+--   KEYS[1] … KEYS[2n]  key, timeout: for each: the lock's hash, and that of the hold
+--   ARGV[1] … ARGV[2n]  field, lease_ms: for each
 --
+-- Sent by lk__rw_read_renew(renewals, count).
 -- Answers: an array, for each 1 (renewed) or 0 (not the owner, its time was over, or the key is
 -- something else).
 -- Replicas must have what it did.

@@ -1,13 +1,14 @@
 -- Gives up one hold, of either side, and wakes the waiters that can go on. A waiting writer that
 -- leaves is released in the same way: it goes out of the queue.
 --
---   KEYS[1]  the lock's hash
---   KEYS[2]  the timeout key of this hold (a write hold has none: no such key)
---   KEYS[3]  the waiting writers that readers stand back for
---   ARGV[1]  owner field, of its side
+--   KEYS[1]  key: the lock's hash
+--   KEYS[2]  timeout: key of this hold (a write hold has none: no such key)
+--   KEYS[3]  lockkeeper_writers:{key}: the waiting writers that readers stand back for
+--   ARGV[1]  field: owner field, of its side
 --   ARGV[2]  channel
 --   ARGV[3]  message: "0" from the read side, "1" from the write side
 --
+-- Sent by lk__rw_release(target, field, message).
 -- Answers: nil, not the owner · integer: given up, so many subscribers heard of it.
 -- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells, and the order
 -- of the writers' turns (turns.lua); in its slot.

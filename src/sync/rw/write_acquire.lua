@@ -1,15 +1,16 @@
 -- Takes the write side for one owner, unless anybody else has the lock.
 --
---   KEYS[1]  the lock's hash
---   KEYS[2]  the waiting writers that readers stand back for
---   ARGV[1]  owner field of the write side
---   ARGV[2]  lease, ms
---   ARGV[3]  deadline of this request, server time in us: it must not run late
---   ARGV[4]  if it has to wait, readers stand back for it so long, ms; 0: they do not
+--   KEYS[1]  key: the lock's hash
+--   KEYS[2]  lockkeeper_writers:{key}: the waiting writers that readers stand back for
+--   ARGV[1]  write_field: of the owner
+--   ARGV[2]  lease_ms
+--   ARGV[3]  deadline: of this request, server time in us: it must not run late
+--   ARGV[4]  preferred_ms: if it has to wait, readers stand back for it so long, ms; 0: they do not
 --   ARGV[5] … ARGV[8]  turn: of one who listens, its id for the order of turns; since when it
 --            waits, server time in us; for how long that is kept if it does not come again, ms; and
 --            1: it wants only a place there, though the lock be free; 2: it gets none
 --
+-- Sent by lk__rw_write_acquire(wanted).
 -- Keys beside KEYS: the order of the writers' turns (turns.lua), in the lock's slot.
 -- Answers: nil granted · integer: not now, look again after so many ms (-1: no time known; also
 -- for how long a free one is left to others)

@@ -1,13 +1,14 @@
 -- Takes permits, all or none.
 --
---   KEYS[1]  the count of free permits, a string
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   ARGV[1]  permits wanted
---   ARGV[2]  deadline of this request, server time in us: it must not run late
---   ARGV[3]  how many there are where there is no count; 0: not said
---   ARGV[4]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: not said
+--   KEYS[1]  key: the count of free permits, a string
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  count: permits wanted
+--   ARGV[2]  deadline: of this request, server time in us: it must not run late
+--   ARGV[3]  permits: how many there are where there is no count; 0: not said
+--   ARGV[4]  ttl_ms: at least, if it has one, or is made here; 0: not said
 --
+-- Sent by lk__semaphore_acquire(wanted).
 -- Answers: nil granted · integer -1: too few are free · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
 -- Safe to send twice: a repetition finds its record.

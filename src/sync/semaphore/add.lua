@@ -1,15 +1,16 @@
 -- Adds to the count of free permits, or takes away: a release, or a change of their number.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   ARGV[1]  deadline of this request, server time in us
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline: of this request, server time in us
 --   ARGV[2]  channel
---   ARGV[3]  how many, maybe negative
---   ARGV[4]  1: only if there is such a semaphore
---   ARGV[5]  what it is added to where there is none
---   ARGV[6]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: not said
+--   ARGV[3]  count: how many, maybe negative
+--   ARGV[4]  if_exists: 1, only if there is such a semaphore
+--   ARGV[5]  none: what it is added to where there is none
+--   ARGV[6]  ttl_ms: at least, if it has one, or is made here; 0: not said
 --
+-- Sent by lk__semaphore_add(change).
 -- Answers: integer 1 done, 0 there was none (ARGV[4]) · status "OVERFLOW": the count would leave
 -- its range (nothing was done) · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).

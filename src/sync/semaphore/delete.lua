@@ -1,13 +1,14 @@
 -- Removes a semaphore, whatever its keys are; nobody is told.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   KEYS[4]  the permits in use, of a permit semaphore; else there is no such key
---   ARGV[1]  deadline of this request, server time in us
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   KEYS[4]  permits_in_use: of a permit semaphore; else there is no such key
+--   ARGV[1]  deadline: of this request, server time in us
+--   ARGV[2]  channel (not read)
+--   ARGV[3]  ttl_ms (not read)
 --
--- The second argument, the channel, and the last, a time to live, are there as in all changes.
---
+-- Sent by lk__semaphore_delete(change).
 -- Answers: integer 1 removed, 0 there was none · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record, and removes nothing that was made since.
 -- Replicas must have what it did.

@@ -1,15 +1,15 @@
 -- Takes all free permits; a count below zero is set to zero.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   ARGV[1]  deadline of this request, server time in us
---   ARGV[3]  how long it lasts at least, ms, if it has a time to live; 0: not said
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline: of this request, server time in us
+--   ARGV[2]  channel (not read)
+--   ARGV[3]  ttl_ms: at least, if it has one; 0: not said
 --
+-- Sent by lk__semaphore_drain(change).
 -- Answers: integer: what the count was · status "LATE <server us>".
 -- Refused: a key that is something else than a count (WRONGTYPE).
--- The second argument, the channel, is there as in all changes.
---
 -- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it did.
 local lasts = tonumber(ARGV[3] or 0)

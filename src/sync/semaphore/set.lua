@@ -1,14 +1,15 @@
 -- Sets the count of free permits, if there is none.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the record of this request
---   KEYS[3]  the record of an earlier one whose end its client knows: it can go
---   ARGV[1]  deadline of this request, server time in us
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  record: of this request
+--   KEYS[3]  settled: the record of an earlier one whose end its client knows: it can go
+--   ARGV[1]  deadline: of this request, server time in us
 --   ARGV[2]  channel
---   ARGV[3]  how many
---   ARGV[4]  time to live, ms; 0: the next one
---   ARGV[5]  how long it lasts at least, ms, if it has a time to live, or is made here; 0: for ever
+--   ARGV[3]  count: how many
+--   ARGV[4]  lasts_ms: time to live; 0: the next one
+--   ARGV[5]  ttl_ms: at least, if it has one, or is made here; 0: for ever
 --
+-- Sent by lk__semaphore_set(change).
 -- Answers: integer 1 set, 0 there is one already · status "LATE <server us>".
 -- Safe to send twice: a repetition finds its record.
 -- Replicas must have what it did.

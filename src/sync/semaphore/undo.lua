@@ -1,9 +1,10 @@
 -- Gives back what a request has taken whose answer nobody wants, or nobody knows.
 --
---   KEYS[1]  the count of free permits
---   KEYS[2]  the record of that request
+--   KEYS[1]  key: the count of free permits
+--   KEYS[2]  record: of that request
 --   ARGV[1]  channel
 --
+-- Sent by lk__semaphore_undo(target, field).
 -- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
 -- Safe to send twice: the record goes with it.
 -- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it

@@ -1,10 +1,11 @@
 -- Gives up a place in the order of turns. If it was its turn and the lock is free, the next one has
 -- it, in the same step: of a free lock nobody tells.
 --
---   KEYS[1]  the lock's key; without it the lock is free
---   ARGV[1]  the id of the place
+--   KEYS[1]  key: the lock's key; without it the lock is free
+--   ARGV[1]  place: its id
 --   ARGV[2]  channel
 --
+-- Sent by lk__turns_leave(target, place).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 0 it was not its turn, or the lock is not free · integer: as of a release.
 -- Safe to send twice, and to run late: a waiter without a place has no turn to pass on.
