@@ -126,7 +126,6 @@ extern const struct lk__recipe lk__fair_recipe;
  */
 
 #define LK__ELECTION_PREFIX "lockkeeper_election"
-#define LK__CANDIDATES_PREFIX "lockkeeper_candidates"
 
 extern const struct lk__recipe lk__election_recipe;
 
@@ -148,11 +147,6 @@ struct lk__stand {
  * does not lead. */
 struct lk__request *lk__election_transfer(const struct lk__target *target, const char *field,
 					  const char *to);
-/* Writes the leader's value: 1, or 0 where it does not lead with that term. */
-struct lk__request *lk__election_proclaim(const struct lk__target *target, const char *field,
-					  uint64_t term, const void *value, size_t value_size);
-/* Asks who leads, or who waits to. */
-struct lk__request *lk__election_look(const struct lk__target *target, const char *what);
 
 /* Reads the answers: false where one has another form. */
 bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, int64_t *left_ms_out);

@@ -237,4 +237,35 @@ static void words_id_of(struct lk__words *words, const unsigned char *ids, size_
 	lk__words_add(words, (const char *)ids + i * LK__PERMIT_ID_BYTES, LK__PERMIT_ID_BYTES);
 }
 
+/* ---- the election ---- */
+
+#define ALIVE_LOOKS 2 /* a candidate that has not looked so often counts as dead */
+
+/* Adds who is to lead next, or what a try says of its candidate. */
+static void words_candidate(struct lk__words *words, const struct lk__try *wanted, const char *to)
+{
+	if (to)
+		lk__words_text(words, to);
+	if (!wanted)
+		return;
+	const struct lk__stand *stand = wanted->target->stand;
+	lk__words_number(words, wanted->lease_ms);
+	lk__words_deadline(words);
+	lk__words_number(words, ALIVE_LOOKS * wanted->turn_ms);
+	lk__words_number(words, stand->priority);
+	lk__words_number(words, stand->standing);
+	lk__words_text(words, stand->host);
+	lk__words_add(words, stand->value, stand->value_size);
+}
+
+static void words_term(struct lk__words *words, uint64_t term)
+{
+	lk__words_number(words, (int64_t)term);
+}
+
+static void words_bytes(struct lk__words *words, const void *value, size_t value_size)
+{
+	lk__words_add(words, value, value_size);
+}
+
 #include "script_calls.inc"

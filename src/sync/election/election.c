@@ -8,67 +8,40 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-#define KEPT_PART 10  /* of a lease, for which the server keeps the place behind it */
-#define ALIVE_LOOKS 2 /* a candidate that has not looked so often counts as dead */
+#define KEPT_PART 10 /* of a lease, for which the server keeps the place behind it */
 
 static int64_t kept_ms(int64_t lease_ms)
 {
 	return lease_ms + lease_ms / KEPT_PART;
 }
 
-static void words_begin(struct lk__words *words, const struct lk__target *target, const char *what,
-			const char *field)
-{
-	lk__words_key(words, target);
-	lk__words_derived(words, LK__FENCE_PREFIX, target);
-	lk__words_derived(words, LK__ELECTION_PREFIX, target);
-	lk__words_derived(words, LK__CANDIDATES_PREFIX, target);
-	lk__words_text(words, what);
-	lk__words_text(words, field);
-	lk__words_channel(words, target);
-	lk__words_derived(words, LK__ELECTION_PREFIX, target);
-}
-
 static struct lk__request *election_acquire(const struct lk__try *wanted)
 {
-	struct lk__words words = {.count = 0};
 	struct lk__stand *stand = wanted->target->stand;
-	assert(stand && wanted->lease_ms > 0);
-	words_begin(&words, wanted->target, wanted->once ? "try" : "acquire", wanted->field);
-	lk__words_number(&words, kept_ms(wanted->lease_ms));
-	lk__words_deadline(&words);
-	lk__words_number(&words, ALIVE_LOOKS * wanted->turn_ms);
+	struct lk__try kept = *wanted;
+	kept.lease_ms = kept_ms(wanted->lease_ms);
+	assert(stand);
 	pthread_mutex_lock(&stand->mutex);
-	lk__words_number(&words, stand->priority);
-	lk__words_number(&words, stand->standing);
-	lk__words_text(&words, stand->host);
-	lk__words_add(&words, stand->value, stand->value_size);
-	struct lk__request *request = lk__words_script(&words, LK__SCRIPT_ELECTION_STAND, 4);
+	struct lk__request *request = lk__election_call(
+		wanted->target, wanted->once ? "try" : "acquire", wanted->field, &kept, NULL);
 	pthread_mutex_unlock(&stand->mutex);
 	return request;
 }
 
 static struct lk__request *election_release(const struct lk__target *target, const char *field)
 {
-	struct lk__words words = {.count = 0};
-	words_begin(&words, target, "release", field);
-	return lk__words_script(&words, LK__SCRIPT_ELECTION_STAND, 4);
+	return lk__election_call(target, "release", field, NULL, NULL);
 }
 
 static struct lk__request *election_force(const struct lk__target *target)
 {
-	struct lk__words words = {.count = 0};
-	words_begin(&words, target, "force", "");
-	return lk__words_script(&words, LK__SCRIPT_ELECTION_STAND, 4);
+	return lk__election_call(target, "force", "", NULL, NULL);
 }
 
 struct lk__request *lk__election_transfer(const struct lk__target *target, const char *field,
 					  const char *to)
 {
-	struct lk__words words = {.count = 0};
-	words_begin(&words, target, "transfer", field);
-	lk__words_text(&words, to);
-	return lk__words_script(&words, LK__SCRIPT_ELECTION_STAND, 4);
+	return lk__election_call(target, "transfer", field, NULL, to);
 }
 
 /* A renewal only looks where its lease is 1 ms. */
@@ -114,30 +87,6 @@ const struct lk__recipe lk__election_recipe = {
 };
 
 /* ---- the record ---- */
-
-struct lk__request *lk__election_proclaim(const struct lk__target *target, const char *field,
-					  uint64_t term, const void *value, size_t value_size)
-{
-	struct lk__words words = {.count = 0};
-	lk__words_key(&words, target);
-	lk__words_derived(&words, LK__ELECTION_PREFIX, target);
-	lk__words_text(&words, field);
-	lk__words_number(&words, (int64_t)term);
-	lk__words_add(&words, value, value_size);
-	lk__words_derived(&words, LK__ELECTION_PREFIX, target);
-	return lk__words_script(&words, LK__SCRIPT_ELECTION_PROCLAIM, 2);
-}
-
-struct lk__request *lk__election_look(const struct lk__target *target, const char *what)
-{
-	struct lk__words words = {.count = 0};
-	lk__words_key(&words, target);
-	lk__words_derived(&words, LK__ELECTION_PREFIX, target);
-	lk__words_derived(&words, LK__CANDIDATES_PREFIX, target);
-	lk__words_text(&words, what);
-	lk__words_channel(&words, target);
-	return lk__words_script(&words, LK__SCRIPT_ELECTION_LOOK, 3);
-}
 
 /* A text that fits, with its end. */
 static bool read_text(const redisReply *reply, char *text_out, size_t size)

@@ -1,11 +1,13 @@
 -- Tells who leads, and who waits to. It changes nothing.
 --
---   KEYS[1]  the leader, a hash: owner field → 1; its time to live is the lease
---   KEYS[2]  the record, a hash: id, term, since, host, value of the newest leader
---   KEYS[3]  the candidates that wait, a hash, see stand.lua
---   ARGV[1]  "leader" or "candidates"
---   ARGV[2]  channels: the candidate with a field F listens on "<this>:F"
+--   KEYS[1]  key: the leader, a hash: owner field → 1; its time to live is the lease
+--   KEYS[2]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
+--            the newest leader
+--   KEYS[3]  lockkeeper_candidates:{key}: the candidates that wait, a hash, see stand.lua
+--   ARGV[1]  what: "leader" or "candidates"
+--   ARGV[2]  channel: the candidate with a field F listens on "<this>:F"
 --
+-- Sent by lk__election_look(target, what).
 -- Answers to leader: {1 where it leads, else 0, term, since, id, host, value, count of elections,
 -- ms left of its lease}; term "0" where nobody has led. To candidates: for each that waits an array
 -- {id, priority, standing, since, host, value, 1 where it listens, else 0},

@@ -1,12 +1,14 @@
 -- Writes the value of a leader, if it leads with that term.
 --
---   KEYS[1]  the leader, a hash: owner field → 1
---   KEYS[2]  the record, a hash: id, term, since, host, value of the newest leader
---   ARGV[1]  owner field
+--   KEYS[1]  key: the leader, a hash: owner field → 1
+--   KEYS[2]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
+--            the newest leader
+--   ARGV[1]  field: the owner's
 --   ARGV[2]  term
---   ARGV[3]  value
---   ARGV[4]  channel of those who observe
+--   ARGV[3]  bytes: its value
+--   ARGV[4]  lockkeeper_election:{key}: channel of those who observe
 --
+-- Sent by lk__election_proclaim(target, field, term, value, value_size).
 -- Answers: 1 written · 0 it does not lead with that term, and nothing was written.
 -- Safe to send twice: a copy writes the same while the term lasts.
 -- Replicas must have what it did.

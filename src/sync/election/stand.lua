@@ -1,24 +1,24 @@
 -- A candidate stands for election, resigns, or hands its leadership to another candidate.
 --
---   KEYS[1]  the leader, a hash: owner field → 1; its time to live is the lease
---   KEYS[2]  the newest term, kept for 30 days
---   KEYS[3]  the record, a hash: id, term, since, host, value of the newest leader, and count: of
---            the elections that it has seen
---   KEYS[4]  the candidates that wait, a hash: owner field → "<priority> <standing> <since> <until>
---            <lease> <host> <value>"; since: server time in us, until: it counts as alive, ms
---   ARGV[1]  what is asked for: "acquire", "try" (without a place among the candidates), "release",
---            "transfer", "force"
---   ARGV[2]  owner field; empty for "force"
---   ARGV[3]  channels: the candidate with a field F listens on "<this>:F"
---   ARGV[4]  channel of those who observe
---   ARGV[5]  acquire, try: lease, ms · transfer: the owner field of who is to lead
---   ARGV[6]  acquire, try: deadline of this request, server time in us: it must not run late
---   ARGV[7]  acquire, try: how long this candidate counts as alive without a sign of it, ms
---   ARGV[8]  acquire, try: priority, a higher one is elected first
---   ARGV[9]  acquire, try: how it stands: 0 for election, 1 only where no other does, 2 it leaves
---   ARGV[10] acquire, try: its host, without a space
---   ARGV[11] acquire, try: its value
+--   KEYS[1]  key: the leader, a hash: owner field → 1; its time to live is the lease
+--   KEYS[2]  lockkeeper_fence:{key}: the newest term, kept for 30 days
+--   KEYS[3]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
+--            the newest leader, and count: of the elections that it has seen
+--   KEYS[4]  lockkeeper_candidates:{key}: those that wait, a hash: owner field → "<priority>
+--            <standing> <since> <until> <lease> <host> <value>"; since: server
+--            time in us, until: it counts as alive, ms
+--   ARGV[1]  what: "acquire", "try" (without a place among the candidates), "release", "transfer"
+--            or "force"
+--   ARGV[2]  field: owner field; empty for "force"
+--   ARGV[3]  channel: the candidate with a field F listens on "<this>:F"
+--   ARGV[4]  lockkeeper_election:{key}: channel of those who observe
+--   ARGV[5] … ARGV[11]  candidate: of transfer, the owner field of who is to lead; of acquire and
+--            try, the lease, ms; the deadline of this request, server time in us: it must not
+--            run late; how long this candidate counts as alive without a sign of it, ms; its
+--            priority, a higher one is elected first; how it stands: 0 for election, 1 only where no other
+--            does, 2 it leaves; its host, without a space; its value
 --
+-- Sent by lk__election_call(target, what, field, wanted, to).
 -- Answers to acquire and try: status "TOKEN <term>" it leads · integer: not yet; ms until it is
 -- worth to look again · status "LATE <server us>". To release: nil, it neither leads nor waits ·
 -- integer: given up, so many heard of it. To transfer: 1 done · 0 that one does not wait, and the
