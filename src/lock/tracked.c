@@ -120,7 +120,7 @@ static struct lk__request *looks_request(const struct lk__looks *looks)
 	lk__words_many(&words, 1 + looks->count);
 	lk__words_text(&words, "EXISTS");
 	for (size_t i = 0; i < looks->count; i++)
-		lk__words_key(&words, &looks->of[i]->target);
+		lk__words_add(&words, looks->of[i]->target.key, looks->of[i]->target.key_size);
 	if (lk__words_batch(look, &words))
 		return look;
 	lk__request_free(look);

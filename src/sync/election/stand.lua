@@ -13,9 +13,9 @@
 --   ARGV[3]  channel: the candidate with a field F listens on "<this>:F"
 --   ARGV[4]  lockkeeper_election:{key}: channel of those who observe
 --   ARGV[5] … ARGV[11]  candidate: of transfer, the owner field of who is to lead; of acquire and
---            try, the lease, ms; the deadline of this request, server time in us: it must not
---            run late; how long this candidate counts as alive without a sign of it, ms; its
---            priority, a higher one is elected first; how it stands: 0 for election, 1 only where no other
+--            try, the lease, ms; the deadline of this request, server time in us: it must not run
+--            late; how long this candidate counts as alive without a sign of it, ms; its priority,
+--            a higher one is elected first; how it stands: 0 for election, 1 only where no other
 --            does, 2 it leaves; its host, without a space; its value
 --
 -- Sent by lk__election_call(target, what, field, wanted, to).
