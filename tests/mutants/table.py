@@ -113,10 +113,6 @@ MUTANTS = [
         ("src/sync/fair/queue.lua", "redis.call('RPUSH', queue, own)",
          "redis.call('LPUSH', queue, own)")],
         World("kinds")),
-    Mutant("past-hand-over", "a hand-over that is past is taken for a grant", [
-        (ATTEMPT, "handed_us < attempt->busy_server_us)\n\t\treturn 0;",
-         "handed_us < 0)\n\t\treturn 0;")],
-        World("kinds")),
     # ---- terms ----
     Mutant("endless-term", "a client passes a lock among its own without an end", [
         ("src/sync/term.h", "passing->term_ns / 10 * 9", "passing->term_ns * 1000"),
@@ -157,7 +153,8 @@ MUTANTS = [
          "if (request->sends || !request->durable || is_refusal(request)")],
         World("replicas")),
     Mutant("one-ack", "one replica is enough", [
-        ("src/conn/acks.c", "count->came >= count->wanted;", "count->came >= (count->wanted > 0);")],
+        ("src/conn/acks.c", "count->came >= count->wanted;",
+         "count->came >= (count->wanted > 0);")],
         World("replicas")),
     Mutant("renewal-unacked", "a renewal that replicas lack moves the deadline", [
         (SCRIPT, "reply->elements < count ||\n\t    request->code == LK_ENOTDURABLE)",
