@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-mutants check-servers check-monitoring check-debian servers check-packages site check-site dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site
+.PHONY: all programs check check-all check-night check-faults check-seeds check-mutants check-servers check-monitoring check-debian servers check-packages site check-site check-musl check-aarch64 dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site packages-musl packages-aarch64
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -45,6 +45,12 @@ packages-site:
 
 packages-check-site:
 	@sh scripts/install_packages.sh build run check site browser
+
+packages-musl:
+	@sh scripts/install_packages.sh build run check musl
+
+packages-aarch64:
+	@sh scripts/install_packages.sh build run check aarch64
 
 packages-debian:
 	@sh scripts/install_packages.sh build run check debian
@@ -129,6 +135,13 @@ check-monitoring: packages-monitoring programs
 # CMake, the tarball, and the recipes of package managers.
 check-packages: packages-package programs
 	$(PYTHON) scripts/check.py --build "$(BUILD)" packages
+
+# The library, the command, the unit suites and the simulated worlds with another C library, and on
+# another processor, which qemu-user emulates (docs/building.md).
+check-musl: packages-musl
+	$(PYTHON) scripts/foreign.py musl --build "$(BUILD)"
+check-aarch64: packages-aarch64
+	$(PYTHON) scripts/foreign.py aarch64 --build "$(BUILD)"
 
 # The manuals as static HTML, in build/site; needs no build.
 site: packages-site

@@ -85,14 +85,14 @@ static const struct limit *limits_raise(void)
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
 		const struct limit *row = &limits[i];
 		struct rlimit now, more;
-		if (getrlimit((__rlimit_resource_t)row->resource, &now))
+		if (getrlimit(row->resource, &now))
 			continue;
 		rlim_t most = now.rlim_max > row->wanted ? now.rlim_max : row->wanted;
 		more = (struct rlimit){most, most};
-		if (setrlimit((__rlimit_resource_t)row->resource, &more) == 0)
+		if (setrlimit(row->resource, &more) == 0)
 			continue;
 		now.rlim_cur = now.rlim_max;
-		setrlimit((__rlimit_resource_t)row->resource, &now);
+		setrlimit(row->resource, &now);
 		if (now.rlim_max < row->least)
 			return row;
 	}

@@ -12,6 +12,19 @@ static const int relayed[] = {
 	SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGWINCH, SIGCONT, SIGTSTP,
 };
 
+/* Every C library knows these, and no two have the same call for their names. */
+static const char *const names[] = {
+	[SIGHUP] = "HUP",   [SIGINT] = "INT",       [SIGQUIT] = "QUIT", [SIGILL] = "ILL",
+	[SIGTRAP] = "TRAP", [SIGABRT] = "ABRT",     [SIGBUS] = "BUS",   [SIGFPE] = "FPE",
+	[SIGKILL] = "KILL", [SIGUSR1] = "USR1",     [SIGSEGV] = "SEGV", [SIGUSR2] = "USR2",
+	[SIGPIPE] = "PIPE", [SIGALRM] = "ALRM",     [SIGTERM] = "TERM", [SIGSTKFLT] = "STKFLT",
+	[SIGCHLD] = "CHLD", [SIGCONT] = "CONT",     [SIGSTOP] = "STOP", [SIGTSTP] = "TSTP",
+	[SIGTTIN] = "TTIN", [SIGTTOU] = "TTOU",     [SIGURG] = "URG",   [SIGXCPU] = "XCPU",
+	[SIGXFSZ] = "XFSZ", [SIGVTALRM] = "VTALRM", [SIGPROF] = "PROF", [SIGWINCH] = "WINCH",
+	[SIGPOLL] = "POLL", [SIGPWR] = "PWR",       [SIGSYS] = "SYS",
+};
+#define NAMES ((int)(sizeof(names) / sizeof(names[0])))
+
 static int number_parse(const char *text)
 {
 	char *end;
@@ -32,18 +45,17 @@ int signal_parse(const char *text)
 		int number = offset < 0 ? -1 : SIGRTMIN + offset;
 		return number <= SIGRTMAX ? number : -1;
 	}
-	for (int number = 1; number < SIGRTMIN; number++) {
-		const char *name = sigabbrev_np(number);
-		if (name && strcasecmp(name, text) == 0)
+	for (int number = 1; number < NAMES; number++)
+		if (names[number] && strcasecmp(names[number], text) == 0)
 			return number;
-	}
 	return -1;
 }
 
 const char *signal_name(int number)
 {
-	const char *name = sigabbrev_np(number);
-	return name ? name : number >= SIGRTMIN && number <= SIGRTMAX ? "RT" : "?";
+	if (number > 0 && number < NAMES && names[number])
+		return names[number];
+	return number >= SIGRTMIN && number <= SIGRTMAX ? "RT" : "?";
 }
 
 static void relayed_add(sigset_t *set, int number)

@@ -45,7 +45,8 @@ class Debian(NamedTuple):
     tls = True
 
     def fetch(self, place: pathlib.Path) -> list[str]:
-        apt = self.apt(place)
+        apt = own_apt(place, "".join(f"deb [signed-by={KEYRING}] {mirror()} {release} main\n"
+                                     for release in self.releases))
         run([*apt, "update"])
         run([*apt, "-y", "--download-only", "install",
              *(f"{name}/{self.releases[0]}" for name in self.packages)])
@@ -57,19 +58,19 @@ class Debian(NamedTuple):
         return [str(libraries / "ld-linux-x86-64.so.2"), "--argv0", "redis-server",
                 "--library-path", str(libraries), str(root / self.path)]
 
-    def apt(self, place: pathlib.Path) -> list[str]:
-        for folder in ("lists/partial", "cache/archives/partial"):
-            (place / folder).mkdir(parents=True, exist_ok=True)
-        (place / "status").touch()  # as if nothing was installed
-        sources = place / "sources.list"
-        sources.write_text("".join(f"deb [signed-by={KEYRING}] {mirror()} {release} main\n"
-                                   for release in self.releases))
-        options = {"Dir::Etc::sourcelist": sources, "Dir::Etc::sourceparts": "-",
-                   "Dir::State::lists": place / "lists", "Dir::Cache": place / "cache",
-                   "Dir::State::status": place / "status", "APT::Install-Recommends": "false",
-                   "APT::Sandbox::User": "root"}
-        return ["apt-get", "-qq", *(word for name, value in options.items()
-                                    for word in ("-o", f"{name}={value}"))]
+
+def own_apt(place: pathlib.Path, sources: str) -> list[str]:
+    """apt-get with these sources, whose lists and packages are in that folder."""
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (place / folder).mkdir(parents=True, exist_ok=True)
+    (place / "status").touch()  # as if nothing was installed
+    (place / "sources.list").write_text(sources)
+    options = {"Dir::Etc::sourcelist": place / "sources.list", "Dir::Etc::sourceparts": "-",
+               "Dir::State::lists": place / "lists", "Dir::Cache": place / "cache",
+               "Dir::State::status": place / "status", "APT::Install-Recommends": "false",
+               "APT::Sandbox::User": "root"}
+    return ["apt-get", "-qq", *(word for name, value in options.items()
+                                for word in ("-o", f"{name}={value}"))]
 
 
 # Those of a release that goes on may be newer than their names.

@@ -117,8 +117,16 @@ int lk__errno_code(int system_errno, int otherwise)
 	}
 }
 
-/* The system's reason stands behind the text. glibc's strerror_r may return static text instead of
- * filling the buffer. */
+const char *lk__system_text(int system_errno, char *text, size_t size)
+{
+#ifdef __GLIBC__ /* its own form returns the text, and may leave the buffer as it was */
+	return strerror_r(system_errno, text, size);
+#else
+	return strerror_r(system_errno, text, size) == 0 ? text : "unknown error";
+#endif
+}
+
+/* The system's reason stands behind the text. */
 __attribute__((format(printf, 4, 0))) static void fail_explained(lk_error *error, int code,
 								 int system_errno,
 								 const char *format,
@@ -127,7 +135,7 @@ __attribute__((format(printf, 4, 0))) static void fail_explained(lk_error *error
 	fail_format(error, code, system_errno, format, arguments);
 	size_t used = strlen(error->message);
 	char text[128] = "";
-	const char *reason = strerror_r(system_errno, text, sizeof(text));
+	const char *reason = lk__system_text(system_errno, text, sizeof(text));
 	snprintf(error->message + used, sizeof(error->message) - used, ": %s", reason);
 }
 

@@ -20,6 +20,9 @@ __attribute__((format(printf, 3, 4))) int lk__fail(lk_error *error, int code, co
 __attribute__((format(printf, 4, 5))) int lk__fail_errno(lk_error *error, int code,
 							 int system_errno, const char *format, ...);
 
+/* The system's text for it, in `text` or static. */
+const char *lk__system_text(int system_errno, char *text, size_t size);
+
 /* The code for a system call that failed: LK_ENOMEM for want of memory, LK_ESYSTEM of a descriptor
  * or the like; `otherwise` for what else it may tell. */
 int lk__errno_code(int system_errno, int otherwise);

@@ -20,10 +20,10 @@
 #define lk__probe4(name, a, b, c, d) DTRACE_PROBE4(lockkeeper, name, a, b, c, d)
 #define lk__probe5(name, a, b, c, d, e) DTRACE_PROBE5(lockkeeper, name, a, b, c, d, e)
 #else
-#define lk__probe2(name, a, b) ((void)0)
-#define lk__probe3(name, a, b, c) ((void)0)
-#define lk__probe4(name, a, b, c, d) ((void)0)
-#define lk__probe5(name, a, b, c, d, e) ((void)0)
+#define lk__probe2(name, a, b) ((void)(a), (void)(b))
+#define lk__probe3(name, a, b, c) (lk__probe2(name, a, b), (void)(c))
+#define lk__probe4(name, a, b, c, d) (lk__probe3(name, a, b, c), (void)(d))
+#define lk__probe5(name, a, b, c, d, e) (lk__probe4(name, a, b, c, d), (void)(e))
 #endif
 
 #endif

@@ -181,7 +181,7 @@ static void conn_take_in(struct lk__conn *conn, ssize_t got, struct lk__deferred
 	} else if (got == -ECONNRESET) {
 		conn_fault(conn, LK_EUNREACHABLE, "the connection was closed");
 	} else if (got != -EAGAIN && got != -EINTR) {
-		conn_fault(conn, LK_EUNREACHABLE, strerror_r((int)-got, text, sizeof(text)));
+		conn_fault(conn, LK_EUNREACHABLE, lk__system_text((int)-got, text, sizeof(text)));
 	} else if (conn->in_flight) {
 		lk__conn_heard_nothing(conn, after);
 	}

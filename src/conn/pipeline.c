@@ -39,7 +39,7 @@ static void conn_cannot_write(struct lk__conn *conn, int failed)
 {
 	char text[100], reason[160];
 	snprintf(reason, sizeof(reason), "writing failed: %s",
-		 strerror_r(failed, text, sizeof(text)));
+		 lk__system_text(failed, text, sizeof(text)));
 	lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
 }
 

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +155,20 @@ static void record_clean(char *text)
 			*text = '?';
 }
 
+/* Whether a line of the file of users, "name:password:uid:…", is this user's: then it ends behind
+ * the name. */
+static bool user_is(char *line, uid_t uid)
+{
+	char *password = strchr(line, ':');
+	char *number = password ? strchr(password + 1, ':') : NULL;
+	if (!number || number[1] < '0' || number[1] > '9')
+		return false;
+	char *end;
+	unsigned long value = strtoul(number + 1, &end, 10);
+	*password = '\0';
+	return *end == ':' && value == uid;
+}
+
 /*
  * The user's name from the local file alone: a name service may take minutes, and the thread that
  * asks renews leases.
@@ -164,20 +177,17 @@ static void record_user(char user_out[USER_SIZE])
 {
 	uid_t uid = getuid();
 	FILE *file = fopen("/etc/passwd", "re");
-	const struct passwd *found = NULL;
-	struct passwd row;
-	char bytes[1024];
+	char line[1024];
+	bool begins = true; /* not in the middle of a line that is longer */
 	snprintf(user_out, USER_SIZE, "%lu", (unsigned long)uid);
-	for (int i = 0; file && !found && i < USERS_MAX; i++) {
-		struct passwd *next;
-		int rc = fgetpwent_r(file, &row, bytes, sizeof(bytes), &next);
-		if (rc == 0 && next->pw_uid == uid)
-			found = next;
-		else if (rc != 0 && rc != ERANGE)
+	for (int i = 0; file && i < USERS_MAX && fgets(line, sizeof(line), file); i++) {
+		bool begun = begins;
+		begins = strchr(line, '\n') != NULL;
+		if (begun && user_is(line, uid)) {
+			snprintf(user_out, USER_SIZE, "%.*s", USER_SIZE - 1, line);
 			break;
+		}
 	}
-	if (found)
-		snprintf(user_out, USER_SIZE, "%s", found->pw_name);
 	if (file)
 		fclose(file);
 }

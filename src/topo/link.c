@@ -116,7 +116,8 @@ static int link_broken(const struct lk__link *link, ssize_t got, char *reason_ou
 	if (code)
 		return code;
 	snprintf(reason_out, reason_size, "%s%s",
-		 got == 0 ? "it closed the connection" : strerror_r((int)-got, text, sizeof(text)),
+		 got == 0 ? "it closed the connection"
+			  : lk__system_text((int)-got, text, sizeof(text)),
 		 silence_hint(link));
 	return LK_EUNREACHABLE;
 }

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,13 +86,13 @@ int lk__thread_start(pthread_t *thread_out, void *(*main)(void *), void *argumen
 	if (!task)
 		return EAGAIN;
 	if (thread_out)
-		*thread_out = (pthread_t)sim_number(task);
+		*thread_out = (pthread_t)(uintptr_t)sim_number(task);
 	return 0;
 }
 
 void lk__thread_join(pthread_t thread)
 {
-	sim_wait(sim_ended, sim_task_of((unsigned)thread), SIM_NEVER);
+	sim_wait(sim_ended, sim_task_of((unsigned)(uintptr_t)thread), SIM_NEVER);
 }
 
 int lk__thread_key_new(pthread_key_t *key_out, void (*end)(void *value))

@@ -4,6 +4,7 @@
 #include "switch.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,18 @@ static void arrive(const struct sim_fiber *here)
 }
 #endif
 
+static void prepare(struct sim_fiber *fiber)
+{
+#ifdef __GLIBC__
+	getcontext(&fiber->context);
+	fiber->context.uc_stack.ss_sp = fiber->stack;
+	fiber->context.uc_stack.ss_size = fiber->size;
+	makecontext(&fiber->context, fiber->main, 0);
+#else
+	(void)fiber;
+#endif
+}
+
 void sim_fiber_here(struct sim_fiber *fiber)
 {
 	memset(fiber, 0, sizeof(*fiber));
@@ -73,10 +86,8 @@ bool sim_fiber_new(struct sim_fiber *fiber, size_t size, void (*main)(void))
 #if SIM_THREAD_SANITIZER
 	fiber->sanitizer = __tsan_create_fiber(0);
 #endif
-	getcontext(&fiber->context);
-	fiber->context.uc_stack.ss_sp = fiber->stack;
-	fiber->context.uc_stack.ss_size = size;
-	makecontext(&fiber->context, main, 0);
+	fiber->main = main;
+	prepare(fiber);
 	return true;
 }
 
@@ -98,7 +109,30 @@ static void change_stacks(struct sim_fiber *from, struct sim_fiber *to)
 	swapcontext(&from->context, &to->context);
 }
 #else
-/* But for the first time without swapcontext(), which is two system calls: they took half of a
+/* Begins on that stack, which never comes back. musl has no contexts. */
+static void enter(const struct sim_fiber *fiber)
+{
+#ifdef __GLIBC__
+	setcontext(&fiber->context);
+#else
+	uintptr_t top = ((uintptr_t)fiber->stack + fiber->size) & ~(uintptr_t)15;
+#if defined(__x86_64__)
+	__asm__ volatile("mov %0, %%rsp\n\txor %%ebp, %%ebp\n\tcall *%1\n\tud2"
+			 :
+			 : "r"(top), "r"(fiber->main)
+			 : "memory");
+#elif defined(__aarch64__)
+	__asm__ volatile("mov sp, %0\n\tmov x29, xzr\n\tblr %1\n\tbrk #1"
+			 :
+			 : "r"(top), "r"(fiber->main)
+			 : "memory");
+#else
+#error "how does a stack begin on this processor?"
+#endif
+#endif
+}
+
+/* Without swapcontext(), which is two system calls: they took half of a
  * run. */
 static void change_stacks(struct sim_fiber *from, struct sim_fiber *to)
 {
@@ -107,7 +141,7 @@ static void change_stacks(struct sim_fiber *from, struct sim_fiber *to)
 	from->left = true;
 	if (to->left)
 		_longjmp(to->place, 1);
-	setcontext(&to->context);
+	enter(to);
 }
 #endif
 

@@ -25,6 +25,7 @@
 
 struct sim_fiber {
 	ucontext_t context;
+	void (*main)(void);
 	jmp_buf place; /* where it left, … */
 	bool left;     /* … if it has */
 	void *stack;

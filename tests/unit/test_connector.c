@@ -365,6 +365,7 @@ static int set_up_tls(void **state)
 static void test_a_forgotten_tls_handshake_is_made_again(void **state)
 {
 	(void)state;
+	needs_openssl();
 	int listener = listener_new(&place), fds[2];
 	comes_twice(listener, fds);
 	for (int i = 0; i < 2; i++)

@@ -53,6 +53,7 @@ static void test_it_is_tried_again_and_loaded_once(void **state)
 {
 	lk_error error = {0};
 	(void)state;
+	needs_openssl();
 	refuse(EMFILE, LK_ESYSTEM);
 	loads = 0;
 	for (int i = 0; i < 3; i++)

@@ -11,11 +11,18 @@
 /* Whatever a header claims; an array of 65536 pointers is half a megabyte. */
 #define HEAP_MOST ((size_t)8 << 20)
 
+#ifdef __GLIBC__
 static size_t heap_used(void)
 {
 	struct mallinfo2 info = mallinfo2();
 	return info.uordblks + info.hblkhd;
 }
+#else /* no other library tells it: there the test sees only that a header is refused */
+static size_t heap_used(void)
+{
+	return 0;
+}
+#endif
 
 static const struct {
 	const char *bytes;

@@ -137,6 +137,7 @@ static void test_a_new_link_that_is_forgotten_is_made_again(void **state)
 static void test_a_tls_handshake_that_is_forgotten_is_made_again(void **state)
 {
 	(void)state;
+	needs_openssl();
 	int fds[2];
 	calls_twice(fds);
 	close(fds[0]);

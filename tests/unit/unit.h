@@ -2,12 +2,24 @@
 #ifndef UNIT_H
 #define UNIT_H
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
+
+/* Skips a test where the system has no OpenSSL for this C library. */
+#define needs_openssl()                                                                            \
+	do {                                                                                       \
+		void *library_ = dlopen("libssl.so.3", RTLD_LAZY);                                 \
+		if (!library_) {                                                                   \
+			print_message("it needs an OpenSSL for this C library\n");                 \
+			skip();                                                                    \
+		}                                                                                  \
+		dlclose(library_);                                                                 \
+	} while (0)
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
