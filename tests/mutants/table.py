@@ -63,6 +63,11 @@ MUTANTS = [
         ("src/sync/permits/acquire.lua", "needed == 0 or free >= needed",
          "needed == 0 or free + 1 >= needed")],
         World("kinds")),
+    Mutant("release-needs-memory", "a release is refused where memory is short", [
+        (RELEASE, "local held = redis.call('HDEL'",
+         "redis.call('HSET', KEYS[1], ARGV[1] .. '!', 1)\n"
+         "redis.call('HDEL', KEYS[1], ARGV[1] .. '!')\nlocal held = redis.call('HDEL'")],
+        World("refusals")),
     Mutant("readers-beside-writer", "readers do not mind a writer", [
         ("src/sync/rw/read_acquire.lua", "if mode == 'write' then\n\t\tif ARGV[4]",
          "if mode == 'neither' then\n\t\tif ARGV[4]")],
@@ -88,6 +93,9 @@ MUTANTS = [
     Mutant("close-tries", "a close does not wait for tries whose waiters have left", [
         ("src/lock/close.c", "atomic_load(&client->trying) == 0 &&", "true &&")],
         World("locks")),
+    Mutant("release-twice-is-lost", "a release that was sent again and finds nothing is a loss", [
+        (GIVE_BACK, "return request->sends < 2 ||", "return request->sends ||")],
+        World("locks")),
     Mutant("force-twice", "a forced release is sent again, and frees the next owner", [
         ("src/conn/request.c", "request->once = true;", "request->resend = true;")],
         World("kinds")),
@@ -100,6 +108,14 @@ MUTANTS = [
         (TAKE, "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         World("locks")),
     # ---- renewal ----
+    Mutant("not-looked-at", "a hold that another has ended is not looked at", [
+        (HOLD, "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3",
+         "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS * 3")],
+        World("kinds")),
+    Mutant("renewal-answers-mixed", "of a batch of renewals the first answer counts for all", [
+        (SCRIPT, "lk__reply_integer(reply->element[index], 0, 1, &renewed)",
+         "lk__reply_integer(reply->element[0], 0, 1, &renewed)")],
+        World("silence")),
     Mutant("silence-believed", "a connection that a firewall has forgotten is waited for", [
         ("src/conn/silence.c", "return since_ns + part_ns;",
          "return since_ns + 1000 * part_ns;")],

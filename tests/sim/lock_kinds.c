@@ -326,6 +326,8 @@ static void let_go(struct sim_worker *worker, lk_lock *lock, bool may_keep)
 	sim_check_limit(&call, left_ms(&call, deadline_ns) + (keep_ms ? SIM_COMMAND_MS : 0));
 	sim_check_code("release", rc, expected, sim_stage.calm && !sim_stage.breaks ? 1 : 3,
 		       sim_stage.closes, &error);
+	if (!keep_ms && rc < 0 && strstr(error.message, "OOM "))
+		sim_fail("a release needs memory: %s", error.message);
 }
 
 /* Again, by the same owner: no round trip, and a release more. */
@@ -376,6 +378,12 @@ static void use(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 			enter_again(worker, lock);
 			break;
 		}
+		keep(worker, lock, side);
+	}
+	/* Whose hold somebody else has ended waits until it must have been told. */
+	if (sim_stage.calm && worker->broken && worker->broken_ns != SIM_NEVER &&
+	    keep(worker, lock, side)) {
+		sim_sleep(worker->broken_ns + (TELL_MS + 1) * SIM_MS - sim_now_ns());
 		keep(worker, lock, side);
 	}
 }

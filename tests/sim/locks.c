@@ -159,12 +159,18 @@ static void work(const struct worker *worker, lk_lock *lock)
 		keep(worker, lock);
 	}
 	bool no_wait = sim_chance(200);
+	int64_t deadline_ns = 0;
+	sim_deadline(&worker->caller, lock, &deadline_ns);
 	sim_note("worker %d releases", worker->number);
 	give_up(worker);
 	int rc = sim_release(&worker->caller, lock, no_wait, &error);
 	sim_note("worker %d: release: %d", worker->number, rc);
 	losers += rc == LK_ELOST || rc == LK_EMAYBEHELD;
 	sim_check_code("release", rc, expected, sim_is_calm() ? 1 : 3, closes, &error);
+	/* What it finds released was, by a copy of itself. */
+	if (rc == LK_ELOST && sim_now_ns() < deadline_ns && !is_closed(worker))
+		sim_fail("worker %d has lost the lock, and had it for %.3f ms more", worker->number,
+			 (double)(deadline_ns - sim_now_ns()) / 1e6);
 }
 
 static void round_of(struct worker *worker, lk_lock *lock)
