@@ -427,7 +427,8 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 {
 	char reason[sizeof(request->reason)];
 	int code = lk__classify(words), size = lk__classify_size(words);
-	bool copied = request->sends > 1, vain = request->spelled_out && code == LK_EDENIED;
+	bool copied = request->sends > 1 && !request->question; /* that changes nothing */
+	bool vain = request->spelled_out && code == LK_EDENIED;
 	const char *hint = vain ? "SCRIPT LOAD is refused, too" : lk__classify_hint(words);
 	if (vain) { /* the next call begins with SCRIPT LOAD: that right may have been given */
 		conn->load_refused = false;

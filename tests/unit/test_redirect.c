@@ -408,6 +408,25 @@ static void test_a_copy_counts_on(void **state)
 	lk__request_free(request);
 }
 
+/* What its first copy did nobody knows, unless it is a question, which does nothing. */
+static void test_a_second_copy_is_refused(void **state)
+{
+	(void)state;
+	for (int question = 0; question < 2; question++) {
+		struct lk__request *request = call();
+		request->thread = &thread;
+		request->sends = 1; /* over a connection that was lost */
+		request->question = question;
+		lk__conn_submit(here.conn, request);
+		here.says = "-CLUSTERDOWN The cluster is down\r\n";
+		assert_int_equal(
+			lk__conn_await(request, &thread, lk__now_ns() + 5000 * LK__MS, NULL),
+			LK__WAIT_READY);
+		assert_int_equal(request->code, question ? LK_EUNAVAILABLE : LK_EMAYBEHELD);
+		lk__request_free(request);
+	}
+}
+
 /* Refused because some of its keys have moved, and some have not. */
 static struct lk__request *postponed(void)
 {
@@ -510,6 +529,7 @@ int main(void)
 		TEST(test_after_its_deadline_it_is_not_followed),
 		TEST(test_a_target_that_nobody_knows),
 		TEST(test_a_copy_counts_on),
+		TEST(test_a_second_copy_is_refused),
 		TEST(test_while_keys_move_it_waits),
 		TEST(test_who_has_no_patience_is_told),
 		TEST(test_who_has_no_time_is_told),
