@@ -9,18 +9,21 @@
 -- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
 -- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
-local removed = 0
+-- All go at once: while a slot moves, its old node refuses what names a key that a script itself has
+-- taken away, and the count would never hear of them.
+local ids = {}
 for i = 0, 999 do
 	local id = ARGV[2] .. string.char(math.floor(i / 256), i % 256)
-	if redis.call('ZREM', KEYS[2], id) == 0 then
+	if not redis.call('ZSCORE', KEYS[2], id) then
 		break
 	end
-	removed = removed + 1
+	ids[#ids + 1] = id
 end
-if removed == 0 then
+if #ids == 0 then
 	redis.pcall('PUBLISH', ARGV[1], '0')
 	return false
 end
+local removed = redis.call('ZREM', KEYS[2], unpack(ids))
 if redis.call('EXISTS', KEYS[1]) == 0 then
 	return 0
 end
