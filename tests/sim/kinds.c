@@ -216,7 +216,7 @@ static void begin(void)
 		worker->task = sim_spawn(worker_main, worker);
 	}
 	if (sim_servers() == 1 || sim_is_cluster())
-		sim_outages_begin(sim_servers(), false);
+		sim_outages_begin(0, sim_servers(), false);
 	sim_refusals_begin();
 }
 

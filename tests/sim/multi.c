@@ -381,7 +381,7 @@ static void *run_main(void *argument)
 			.number = i, .process = &processes[i > 0 ? i - 1 : 0], .alone = i > 1};
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
-	sim_outages_begin(SERVERS, false);
+	sim_outages_begin(0, SERVERS, false);
 	if (calm)
 		check_use(NULL);
 	if (closes)

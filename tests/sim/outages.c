@@ -5,7 +5,7 @@
 #include "server.h"
 #include "world.h"
 
-static unsigned count;
+static unsigned first, count;
 static bool forgets;
 
 static void outage(unsigned server)
@@ -30,13 +30,14 @@ static void *outages_main(void *argument)
 	while (sim_has(SIM_OUTAGES)) {
 		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
 		if (sim_has(SIM_OUTAGES) && sim_happens())
-			outage((unsigned)sim_random(count));
+			outage(first + (unsigned)sim_random(count));
 	}
 	return NULL;
 }
 
-void sim_outages_begin(unsigned servers, bool forget)
+void sim_outages_begin(unsigned from, unsigned servers, bool forget)
 {
+	first = from;
 	count = servers;
 	forgets = forget;
 	if (sim_has(SIM_OUTAGES))
@@ -46,7 +47,7 @@ void sim_outages_begin(unsigned servers, bool forget)
 void sim_outages_end(void)
 {
 	sim_cease();
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = first; i < first + count; i++)
 		if (sim_server_is_down(i))
 			sim_server_start(i, true);
 }

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* `forget`: they may start without their data. */
-void sim_outages_begin(unsigned servers, bool forget);
+/* Of so many servers from that one on. `forget`: they may start without their data. */
+void sim_outages_begin(unsigned first, unsigned servers, bool forget);
 
 /* All troubles cease, and those that are down start. */
 void sim_outages_end(void);

@@ -1,5 +1,5 @@
 /*
- * Worlds with red locks: three servers, or five, that hang, stop, vanish, and start again with
+ * Worlds with red locks: three nodes, or five: servers, or of mixtures (mixture.h), that hang, stop, vanish, and start again with
  * their data or without; three processes, each with a client for every server. The first has two
  * threads, the others one. All compete for one lock, and each thread has one of its own: in every
  * ninth world plain ones.
@@ -20,10 +20,11 @@
 #include <lockkeeper.h>
 
 #include "calls.h"
+#include "failovers.h"
 #include "happens.h"
 #include "judge.h"
+#include "mixture.h"
 #include "network.h"
-#include "outages.h"
 #include "server.h"
 #include "simulated_door.h"
 #include "world.h"
@@ -37,6 +38,7 @@
 #define GRANT_MS 1500      /* that a free lock takes once the troubles are over */
 #define LATE_MS 1000       /* after so long no command may run any more that takes something */
 #define GIVEN_BACK_MS 2000 /* after so long all is given back, once the troubles are over, */
+#define FOUND_MS 3500      /* until clients ask a node again where nobody was */
 #define LONG_LEASE_MS 4000 /* though its lease is longer, where no server forgets */
 
 struct process {
@@ -73,12 +75,17 @@ static unsigned majority(void)
 	return servers / 2 + 1;
 }
 
-/* Whether the process has the key on that server: since and until when. */
-static bool has(const struct process *process, unsigned server, const char *key, int64_t *since_ns,
+static const char *owner_on(unsigned node, const char *key, int64_t *since_ns, int64_t *until_ns)
+{
+	return sim_server_owner(sim_mixture_server(node, key), key, since_ns, until_ns);
+}
+
+/* Whether the process has the key on that node: since and until when. */
+static bool has(const struct process *process, unsigned node, const char *key, int64_t *since_ns,
 		int64_t *until_ns)
 {
-	const char *owner = sim_server_owner(server, key, since_ns, until_ns);
-	const char *id = lk_client_id(process->clients[server]);
+	const char *owner = owner_on(node, key, since_ns, until_ns);
+	const char *id = lk_client_id(process->clients[node]);
 	return owner && strncmp(owner, id, strlen(id)) == 0;
 }
 
@@ -92,7 +99,7 @@ static unsigned count_of(const struct process *process, const char *key, int64_t
 		int64_t since_ns = 0;
 		if (!has(process, i, key, &since_ns, NULL) || since_ns < begun_ns)
 			continue;
-		const char *owner = sim_server_owner(i, key, NULL, NULL);
+		const char *owner = owner_on(i, key, NULL, NULL);
 		numbers[i] = strtoull(strrchr(owner, ':') + 1, NULL, 10);
 		for (unsigned j = 0; j <= i; j++)
 			counts[i] += numbers[j] == numbers[i];
@@ -103,11 +110,11 @@ static unsigned count_of(const struct process *process, const char *key, int64_t
 
 /* A server gives it to nobody else before the deadline: it has it for the process as long, or has
  * lost its data and must not vote. */
-static bool is_firm(const struct process *process, unsigned server, const char *key,
+static bool is_firm(const struct process *process, unsigned node, const char *key,
 		    int64_t deadline_ns)
 {
-	int64_t until_ns = 0, forgot_ns = sim_server_forgot_ns(server);
-	if (has(process, server, key, NULL, &until_ns) && until_ns >= deadline_ns)
+	int64_t until_ns = 0, forgot_ns = sim_server_forgot_ns(sim_mixture_server(node, key));
+	if (has(process, node, key, NULL, &until_ns) && until_ns >= deadline_ns)
 		return true;
 	return forgot_ns != INT64_MIN && forgot_ns + quarantine_ms * SIM_MS > deadline_ns;
 }
@@ -117,7 +124,7 @@ static void check_firm(const struct worker *worker, const char *key, int64_t dea
 	unsigned loose = 0;
 	for (unsigned i = 0; i < servers; i++)
 		loose += !is_firm(worker->process, i, key, deadline_ns);
-	if (loose >= majority())
+	if (loose >= majority() && sim_is_promised())
 		sim_fail("worker %d has \"%s\" for %.3f ms more, and %u servers may give it away",
 			 worker->number, key, (double)(deadline_ns - sim_now_ns()) / 1e6, loose);
 }
@@ -141,9 +148,9 @@ static void read_notices(const struct process *process)
 /* Whether it can be the only one that holds; then it is the holder. */
 static bool claim(const struct worker *worker, int64_t deadline_ns)
 {
-	if (holder && holder != worker && sim_now_ns() < held_until_ns)
+	if (holder && holder != worker && sim_now_ns() < held_until_ns && sim_is_promised())
 		return false;
-	if (sim_now_ns() < kept_until_ns)
+	if (sim_now_ns() < kept_until_ns && sim_is_promised())
 		sim_fail("worker %d holds the lock, which is kept for %.3f ms more", worker->number,
 			 (double)(kept_until_ns - sim_now_ns()) / 1e6);
 	holder = worker;
@@ -187,7 +194,8 @@ static void check_try(const struct worker *worker, const char *key, int code, in
 static void check_release(const struct worker *worker, const char *key, int code)
 {
 	unsigned left = count_of(worker->process, key, 0);
-	if (code == 0 && worker->alone && !was_resent(worker->process) &&
+	bool kept = !sim_is_mixed() || calm; /* no failover undoes it */
+	if (code == 0 && kept && worker->alone && !was_resent(worker->process) &&
 	    left > servers - majority())
 		sim_fail("worker %d has released \"%s\", and %u servers have it", worker->number,
 			 key, left);
@@ -351,7 +359,7 @@ static void check_left(const char *when)
 	for (unsigned i = 0; i < servers; i++)
 		for (int j = 0; j <= WORKERS; j++) {
 			const char *key = j < WORKERS ? workers[j].own : KEY;
-			const char *owner = sim_server_owner(i, key, NULL, NULL);
+			const char *owner = owner_on(i, key, NULL, NULL);
 			if (owner)
 				sim_fail("%s, \"%s\" on server %u is %s's", when, key, i, owner);
 		}
@@ -359,7 +367,8 @@ static void check_left(const char *when)
 
 static int64_t settle_ms(void)
 {
-	return calm ? 0 : 2000 + SIM_LEASE_MOST_MS + lease_most_ms;
+	return calm ? 0
+		    : (sim_is_mixed() ? FOUND_MS : 0) + 2000 + SIM_LEASE_MOST_MS + lease_most_ms;
 }
 
 static void check_grants(void)
@@ -405,8 +414,9 @@ static void open_processes(void)
 	memset(processes, 0, sizeof(processes));
 	for (int i = 0; i < PROCESSES; i++)
 		for (unsigned j = 0; j < servers; j++) {
-			snprintf(url, sizeof(url),
-				 "redis://server-%u?" SIM_OPTIONS "&connections=%d", j,
+			sim_mixture_url(url, sizeof(url), j);
+			size_t used = strlen(url);
+			snprintf(url + used, sizeof(url) - used, "?" SIM_OPTIONS "&connections=%d",
 				 connections);
 			if (lk_client_open(&processes[i].clients[j], url, &error) < 0)
 				sim_fail("lk_client_open: %s", error.message);
@@ -429,7 +439,7 @@ static void *run_main(void *argument)
 	(void)argument;
 	open_processes();
 	start_workers();
-	sim_outages_begin(servers, red_options.quarantine_ms >= 0);
+	sim_mixture_outages(red_options.quarantine_ms >= 0);
 	if (calm)
 		check_use(NULL);
 	if (closes)
@@ -438,7 +448,7 @@ static void *run_main(void *argument)
 		settled &= close_process(&processes[i]);
 	for (int i = 0; i < WORKERS; i++)
 		sim_wait(sim_ended, workers[i].task, SIM_NEVER);
-	sim_outages_end();
+	sim_mixture_settle();
 	if (!closes)
 		check_grants();
 	for (int i = 0; !closes && i < PROCESSES; i++)
@@ -450,15 +460,16 @@ static void *run_main(void *argument)
 	sim_server_close();
 	if (!calm || !settled)
 		sim_sleep(lease_most_ms * SIM_MS);
+	sim_failovers_rest();
 	check_left("all is over");
 	return NULL;
 }
 
 /* What the seed draws before anything runs. */
-static void draw(uint64_t seed, bool verbose)
+static void draw(uint64_t seed, bool verbose, unsigned troubles)
 {
 	static const int64_t quarantines[] = {0, SIM_LEASE_MOST_MS, -1};
-	sim_begin(seed, seed % 16, verbose);
+	sim_begin(seed, troubles, verbose);
 	calm = sim_is_calm();
 	closes = seed % 5 == 0;
 	servers = seed % 7 == 0 ? 5 : 3;
@@ -478,17 +489,28 @@ static void draw(uint64_t seed, bool verbose)
 	free_since_ns = 0;
 }
 
-void sim_red_run(uint64_t seed, bool verbose)
+static void run(uint64_t seed, bool verbose, unsigned troubles, bool mixed)
 {
-	draw(seed, verbose);
+	draw(seed, verbose, troubles);
 	sim_door_begin();
 	sim_network_begin();
-	sim_server_begin(servers, sim_chance(250));
+	sim_mixture_begin(servers, mixed, sim_chance(250), KEY);
 	sim_spawn(run_main, NULL);
 	sim_run();
 	if (!sim_failure())
 		sim_door_end();
 	sim_server_end();
+	sim_mixture_end();
 	sim_network_end();
 	sim_end();
+}
+
+void sim_red_run(uint64_t seed, bool verbose)
+{
+	run(seed, verbose, seed % 16, false);
+}
+
+void sim_mixed_run(uint64_t seed, bool verbose)
+{
+	run(seed, verbose, (unsigned)(seed % 16) | (seed / 16 % 2 ? SIM_MOVES : 0), true);
 }

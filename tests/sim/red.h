@@ -7,5 +7,6 @@
 
 /* sim_failure() says how it ended. */
 void sim_red_run(uint64_t seed, bool verbose);
+void sim_mixed_run(uint64_t seed, bool verbose); /* mixture.h */
 
 #endif

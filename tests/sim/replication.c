@@ -207,6 +207,8 @@ static void read_pieces(void *context)
 {
 	struct member *member = context;
 	struct piece *piece, *next;
+	if (sim_server_hangs(member->number))
+		sim_at(sim_server_hangs(member->number), read_pieces, member);
 	if (!is_able(member))
 		return;
 	DL_FOREACH_SAFE(member->arrived, piece, next)
@@ -224,8 +226,6 @@ static void arrive(void *context)
 	struct member *to = piece->to; /* reading frees the piece */
 	DL_APPEND(to->arrived, piece);
 	read_pieces(to);
-	if (sim_server_hangs(to->number))
-		sim_at(sim_server_hangs(to->number), read_pieces, to);
 }
 
 static void tell_unasked(void *context)

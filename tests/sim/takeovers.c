@@ -22,6 +22,7 @@ static int64_t timeout_ns;
 /* Since when a server has not answered, or a replica not been linked; SIM_NEVER: it does. */
 static int64_t missed_since_ns[SIM_SERVERS_MAX];
 static int64_t listed_since_ns[SIM_SERVERS_MAX]; /* SIM_NEVER: it is not */
+static bool failed[SIM_SERVERS_MAX];             /* as the nodes say */
 static bool ended;
 
 static bool is_able(unsigned server)
@@ -31,7 +32,7 @@ static bool is_able(unsigned server)
 
 bool sim_is_listed(unsigned replica)
 {
-	return listed_since_ns[replica] != SIM_NEVER;
+	return !failed[replica];
 }
 
 bool sim_was_listed(unsigned replica, int64_t deadline_ns)
@@ -128,7 +129,8 @@ static void look_at_replica(unsigned server)
 		missed_since_ns[server] = sim_now_ns();
 	/* One that has no link is listed as long as it answers. */
 	bool lost = !is_able(server) && sim_now_ns() > missed_since_ns[server] + timeout_ns;
-	if (lost)
+	failed[server] = (failed[server] && !well) || lost;
+	if (failed[server])
 		listed_since_ns[server] = SIM_NEVER;
 	else if (well && listed_since_ns[server] == SIM_NEVER)
 		listed_since_ns[server] = sim_now_ns();
@@ -136,13 +138,16 @@ static void look_at_replica(unsigned server)
 
 static void look_at_master(unsigned server)
 {
-	if (is_able(server))
+	if (is_able(server)) {
 		missed_since_ns[server] = SIM_NEVER;
-	else if (missed_since_ns[server] == SIM_NEVER)
+		failed[server] = false;
+	} else if (missed_since_ns[server] == SIM_NEVER) {
 		missed_since_ns[server] = sim_now_ns() + sim_between(0, 500) * SIM_MS;
-	else if (sim_now_ns() > missed_since_ns[server] + timeout_ns && most_masters_answer() &&
-		 !sim_cluster_is_moving(server) && pick(server) != server)
+	} else if (sim_now_ns() > missed_since_ns[server] + timeout_ns && most_masters_answer() &&
+		   !sim_cluster_is_moving(server) && pick(server) != server) {
+		failed[server] = true;
 		take_over(pick(server), server, false);
+	}
 }
 
 static void look(void *context)
@@ -175,6 +180,7 @@ void sim_takeovers_begin(unsigned servers, unsigned of_them)
 	timeout_ns = sim_between(500, 1000) * SIM_MS;
 	for (unsigned i = 0; i < count; i++) {
 		missed_since_ns[i] = SIM_NEVER;
+		failed[i] = false;
 		listed_since_ns[i] = i < masters ? SIM_NEVER : INT64_MIN;
 	}
 	sim_replication_begin(count, masters);

@@ -40,6 +40,7 @@ static const struct row rows[] = {
 	{"locks", sim_locks_run, 2000},
 	{"crowd", sim_crowd_run, 300},
 	{"red", sim_red_run, 500},
+	{"mixed", sim_mixed_run, 300},
 	{"multi", sim_multi_run, 600},
 	{"kinds", sim_kinds_run, 4200},
 	{"silence", sim_silence_run, 500},
