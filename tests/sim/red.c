@@ -1,8 +1,8 @@
 /*
- * Worlds with red locks: three nodes, or five: servers, or of mixtures (mixture.h), that hang, stop, vanish, and start again with
- * their data or without; three processes, each with a client for every server. The first has two
- * threads, the others one. All compete for one lock, and each thread has one of its own: in every
- * ninth world plain ones.
+ * Worlds with red locks: three nodes, or five, that hang, stop, vanish, and start again with their
+ * data or without; in those of mixtures the first is no single server (mixture.h). Three processes,
+ * each with a client for every node, the first with two threads and the others with one, compete
+ * for one lock, and each thread has one of its own: in every ninth world plain ones.
  *
  * No two owners may believe at once that they hold, also if a notice says that one has lost it: the
  * deadline that it was told stands. No majority may be there for another before that. A worker

@@ -9,8 +9,8 @@
 -- Answers: nil: it took nothing, or was undone · integer: given back, so many heard of it.
 -- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
--- All go at once: while a slot moves, its old node refuses what names a key that a script itself has
--- taken away, and the count would never hear of them.
+-- All go at once: while a slot moves, its old node refuses what names a key that a script itself
+-- has taken away, and the count would never hear of them.
 local ids = {}
 for i = 0, 999 do
 	local id = ARGV[2] .. string.char(math.floor(i / 256), i % 256)
