@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "connect.h"
 #include "elect_rounds.h"
+#include "elect_watch.h"
 #include "escape.h"
 #include "exit_code.h"
 #include "inspect_json.h"
@@ -28,6 +29,12 @@ const struct option_row elect_options[] = {
 	{'c', "command", "STRING", "run STRING with the shell instead of COMMAND"},
 	{OPTION_CANDIDATES, "candidates", NULL, "show who waits to lead NAME, the next one first"},
 	{OPTION_JSON, "json", NULL, "(--candidates) as JSON"},
+	{OPTION_TRANSFER, "transfer", "ID",
+	 "ask the leader of NAME to end its command and hand over to ID"},
+	{OPTION_RESIGN, "resign", NULL, "ask the leader of NAME to end its command and resign"},
+	{OPTION_READY_FILE, "ready-file", "FILE",
+	 "keep FILE, with `candidate` or `leading TERM`, while the server answers"},
+	{OPTION_CHECK, "check", NULL, "(--ready-file) print FILE; fail if it is gone or old"},
 	{'v', "verbose", NULL, "report what happens"},
 	{0, NULL, NULL, NULL},
 };
@@ -37,8 +44,19 @@ struct elect_state {
 	struct keeper_election election;
 	struct run_given given;
 	const char *shell_line;
-	int once, candidates, json;
+	int once, json;
+	int asks; /* the option without a command that was given; 0 */
+	const char *to;
 };
+
+/* One question at a time. */
+static int asks_take(struct elect_state *state, int id)
+{
+	if (state->asks)
+		return trouble("--candidates, --transfer, --resign and --check exclude each other");
+	state->asks = id;
+	return 0;
+}
 
 static int elect_take(void *context, int id, const char *value)
 {
@@ -59,9 +77,16 @@ static int elect_take(void *context, int id, const char *value)
 	case OPTION_ONCE:
 		state->once = 1;
 		return 0;
-	case OPTION_CANDIDATES:
-		state->candidates = 1;
+	case OPTION_READY_FILE:
+		state->election.ready_file = value;
 		return 0;
+	case OPTION_TRANSFER:
+		state->to = value;
+		return asks_take(state, id);
+	case OPTION_RESIGN:
+	case OPTION_CANDIDATES:
+	case OPTION_CHECK:
+		return asks_take(state, id);
 	case OPTION_JSON:
 		state->json = 1;
 		return 0;
@@ -119,21 +144,42 @@ static int candidates_show(const lk_candidate *candidates, int count, int json)
 	return json ? inspect_json_print(list) : output_finish();
 }
 
-static int candidates_ask(lk_client *client, const char *name, int json)
+static int candidates_ask(lk_election *election, int json)
 {
-	lk_election *election = NULL;
 	lk_error error = {0};
 	lk_candidate *candidates = calloc(CANDIDATES_MOST, sizeof(*candidates));
 	if (!candidates)
 		return trouble("out of memory");
-	int count = lk_election_new(&election, client, name, LK_STRLEN, NULL, &error);
-	if (count == 0)
-		count = lk_election_candidates(election, candidates, sizeof(*candidates),
-					       CANDIDATES_MOST, &error);
+	int count = lk_election_candidates(election, candidates, sizeof(*candidates),
+					   CANDIDATES_MOST, &error);
 	int shown = count > CANDIDATES_MOST ? CANDIDATES_MOST : count;
 	int code = count < 0 ? trouble_library(&error) : candidates_show(candidates, shown, json);
-	lk_election_free(election);
 	free(candidates);
+	return code;
+}
+
+/* ---- what a leader is asked ---- */
+
+static int leader_ask(lk_election *election, const char *name, const char *id)
+{
+	lk_error error = {0};
+	int result = lk_election_ask(election, id, &error);
+	if (result == LK_ENOTOWNER) {
+		message("%s: nobody leads", name);
+		return EXIT_VACANT;
+	}
+	return result ? trouble_library(&error) : 0;
+}
+
+static int client_ask(const struct elect_state *state, lk_client *client, const char *name)
+{
+	lk_election *election = NULL;
+	lk_error error = {0};
+	if (lk_election_new(&election, client, name, LK_STRLEN, NULL, &error))
+		return trouble_library(&error);
+	int code = state->asks == OPTION_CANDIDATES ? candidates_ask(election, state->json)
+						    : leader_ask(election, name, state->to);
+	lk_election_free(election);
 	return code;
 }
 
@@ -144,13 +190,17 @@ static int elect_ask(const struct command *command, struct elect_state *state, l
 		     int argc, char **argv)
 {
 	lk_client *client = NULL;
+	if (state->asks == OPTION_CHECK)
+		return argc || !state->election.ready_file
+			       ? usage_error(command, "wanted: --check --ready-file FILE")
+			       : elect_watch_check(state->election.ready_file);
 	if (argc != 1 || !*argv[0] || state->shell_line)
-		return usage_error(command, "wanted: --candidates NAME");
+		return usage_error(command, "wanted: NAME alone, without a command");
 	int code = config_settle(config);
 	if (code == 0)
 		code = client_open(config, &client);
 	if (code == 0)
-		code = candidates_ask(client, argv[0], state->json);
+		code = client_ask(state, client, argv[0]);
 	if (client)
 		lk_client_close(client, LK_CLOSE_ABANDON, NULL);
 	lk_client_free(client);
@@ -186,11 +236,11 @@ int cmd_elect(const struct command *command, int argc, char **argv)
 		return trouble_library(&error);
 	int first = options_parse(command, argc, argv, config, elect_take, &state);
 	int code = first < 0 ? -1 - first : 0;
-	if (first >= 0 && state.candidates)
+	if (first >= 0 && state.asks)
 		code = elect_ask(command, &state, config, argc - first, argv + first);
 	else if (first >= 0)
 		code = elect_settle(command, &state, config, argc - first, argv + first);
-	if (first >= 0 && code == 0 && !state.candidates)
+	if (first >= 0 && code == 0 && !state.asks)
 		code = elect_rounds(config, &state.keep, state.once);
 	lk_config_free(config);
 	return code;

@@ -89,7 +89,7 @@ static void pause_set(struct rounds *rounds, int code)
 {
 	const struct keeper_outcome *outcome = rounds->outcome;
 	int64_t most_ms = code ? FAILED_MS : AT_ONCE_MS;
-	if (outcome->started && outcome->held_ms >= most_ms) {
+	if (outcome->asked || (outcome->started && outcome->held_ms >= most_ms)) {
 		rounds->pause_ms = 0;
 		return;
 	}
@@ -148,6 +148,8 @@ int elect_rounds(lk_config *config, const struct keeper_options *options, int on
 		sigaddset(&rounds.taken, taken[i]);
 	sigprocmask(SIG_BLOCK, &rounds.taken, &rounds.before);
 	int code = rounds_run(&rounds, once);
+	if (options->election->ready_file)
+		unlink(options->election->ready_file);
 	munmap(rounds.outcome, sizeof(*rounds.outcome));
 	return code;
 }

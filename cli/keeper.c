@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "connect.h"
 #include "descriptors.h"
+#include "elect_watch.h"
 #include "exit_code.h"
 #include "failover.h"
 #include "guard.h"
@@ -62,15 +63,17 @@ struct keeper {
 	struct report report;
 	struct job_metrics metrics;
 	struct telling telling;
-	char names[256];    /* all of them, as -v names them */
-	lk_event notice;    /* the last one: why it is not renewed, and who confirmed it */
-	int64_t granted_ns; /* not before the grant */
-	int skipped;        /* another owner has the lock */
-	int acquired;       /* the lock was granted, */
-	int released;       /* and the server has released it */
-	int started;        /* the command runs, or ran */
-	int ended;          /* nothing runs any more */
-	int suspended;      /* the front was stopped with the command */
+	struct elect_watch watch;
+	char asked[LK_FIELD_SIZE]; /* to resign, or who is to lead; "": nothing */
+	char names[256];           /* all of them, as -v names them */
+	lk_event notice;           /* the last one: why it is not renewed, and who confirmed it */
+	int64_t granted_ns;        /* not before the grant */
+	int skipped;               /* another owner has the lock */
+	int acquired;              /* the lock was granted, */
+	int released;              /* and the server has released it */
+	int started;               /* the command runs, or ran */
+	int ended;                 /* nothing runs any more */
+	int suspended;             /* the front was stopped with the command */
 	int guard_died;
 	int guard_killed; /* by us, for it was late */
 	int denied;       /* the guard waits for processes that it cannot end */
@@ -415,22 +418,29 @@ static void guard_check(struct keeper *keeper)
 	kill(keeper->guard.pid, SIGKILL);
 }
 
+/* The leader is asked to give its place to another: the command ends first. */
+static void asked_obey(const struct keeper *keeper)
+{
+	message("%s: asked to %s%s: ending the command", keeper->options->name,
+		strcmp(keeper->asked, "resign") ? "hand over to " : "", keeper->asked);
+	guard_send(&keeper->guard, GUARD_END, 0);
+}
+
 static void keep(struct keeper *keeper)
 {
 	int64_t turn_ms = keeper->options->lease_ms / 20;
 	if (turn_ms > REFRESH_MAX_MS)
 		turn_ms = REFRESH_MAX_MS;
 	int events = lk_event_fd(keeper->client, NULL);
+	int asked = keeper->watch.begun ? keeper->watch.asked_fd : -1;
 	guard_send(&keeper->guard, GUARD_START, 0);
 	while (!keeper->ended) {
 		struct pollfd ready[] = {
-			{keeper->guard.fd, POLLIN, 0},
-			{relay_fd(), POLLIN, 0},
-			{events, POLLIN, 0},
-			{keeper->front.fd, POLLIN, 0},
+			{keeper->guard.fd, POLLIN, 0}, {relay_fd(), POLLIN, 0}, {events, POLLIN, 0},
+			{keeper->front.fd, POLLIN, 0}, {asked, POLLIN, 0},
 		};
 		/* Whatever poll() says, the command is not left alone. */
-		if (poll(ready, 4, (int)turn_ms) < 0 && errno != EINTR)
+		if (poll(ready, 5, (int)turn_ms) < 0 && errno != EINTR)
 			poll(NULL, 0, 1);
 		events_read(keeper);
 		reports_read(keeper);
@@ -440,6 +450,8 @@ static void keep(struct keeper *keeper)
 			guard_send(&keeper->guard, GUARD_GO, 0);
 		front_check(keeper, ready[3].revents & (POLLHUP | POLLERR));
 		guard_check(keeper);
+		if (elect_watch_asked(&keeper->watch, keeper->asked))
+			asked_obey(keeper);
 	}
 }
 
@@ -507,7 +519,10 @@ static void release(struct keeper *keeper, int code)
 	report_held(&keeper->report);
 	telling_releasing(&keeper->telling, code, is_lost(keeper));
 	relay_release(code, RELEASE_LIMIT_S, kept_ms > 0);
-	release_take(keeper, kept_ms, run_hold_release(&keeper->hold, kept_ms, &error), &error);
+	int given = *keeper->asked && strcmp(keeper->asked, "resign") != 0 &&
+		    lk_election_transfer(keeper->hold.election, keeper->asked, &error) == 0;
+	release_take(keeper, kept_ms, given ? 0 : run_hold_release(&keeper->hold, kept_ms, &error),
+		     &error);
 	relay_released();
 }
 
@@ -557,6 +572,16 @@ static int exit_say(const struct keeper *keeper)
 	return code;
 }
 
+/* Without it the leader is not asked anything, and leads. */
+static int watch_begin(struct keeper *keeper)
+{
+	const struct keeper_options *options = keeper->options;
+	return options->election
+		       ? elect_watch_begin(&keeper->watch, keeper->client, options->name,
+					   keeper->hold.election, options->election->ready_file)
+		       : 0;
+}
+
 /* With the lock held: runs the command, and releases. */
 static int work(struct keeper *keeper)
 {
@@ -580,6 +605,7 @@ static int work(struct keeper *keeper)
 		return EXIT_SIGNAL_BASE + relay_cause();
 	}
 	job_metrics_started(&keeper->metrics);
+	watch_begin(keeper);
 	keep(keeper);
 	release(keeper, exit_code(keeper));
 	int code = exit_say(keeper);
@@ -656,6 +682,10 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 		return code;
 	if (keeper->options->told.verbose)
 		servers_say(keeper->clients, keeper->others + 1);
+	if (keeper->options->election && keeper->options->election->ready_file)
+		code = watch_begin(keeper);
+	if (code)
+		return code;
 	if (acquire(keeper, &code) == 0) {
 		if (keeper->options->told.verbose && !keeper->others)
 			failover_warn(keeper->client, keeper->options->lease_ms, end_ms(keeper));
@@ -672,6 +702,7 @@ static void outcome_note(const struct keeper *keeper)
 		return;
 	outcome->acquired = 1;
 	outcome->started = keeper->started;
+	outcome->asked = *keeper->asked != '\0';
 	outcome->held_ms = (clock_now_ns() - keeper->granted_ns) / NS_PER_MS;
 }
 
@@ -693,6 +724,7 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 		job_metrics_missed(&keeper.metrics, keeper.skipped);
 	telling_over(&keeper.telling, code, is_lost(&keeper));
 	outcome_note(&keeper);
+	elect_watch_end(&keeper.watch);
 	clients_close(&keeper);
 	guard_end(&keeper.guard);
 	wait_status_join(&keeper.waiting);

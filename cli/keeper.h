@@ -29,6 +29,7 @@ struct keeper_election {
 struct keeper_outcome {
 	int acquired; /* the lock was granted, */
 	int started;  /* and the command ran; */
+	int asked;    /* and was ended since the leader was asked to give its place away; */
 	int passes;   /* or was not, and what stood in the way may pass */
 	int64_t held_ms;
 };

@@ -12,7 +12,8 @@
  *   web                                      hash    { <id of the leader>: 1 }     PEXPIRE lease
  *   lockkeeper_fence:{web}                   string  the newest term               PX 30 days
  *   lockkeeper_election:{web}                hash    the record of the newest leader:
- *                                                    { id, term, since, host, value, count }
+ *                                                    { id, term, since, host, value, count,
+ *                                                      asked }
  *                                                                                  PX 30 days
  *   lockkeeper_candidates:{web}              hash    { <id>: "<priority> <standing> <since>
  *                                                    <until> <lease> <host> <value>" }  with a ttl
@@ -102,6 +103,8 @@ typedef struct lk_leader {
 	char host[LK_NODE_SIZE];
 	size_t value_size;
 	char value[LK_ELECTION_VALUE_SIZE_MAX + 1]; /* and a NUL */
+	char asked[LK_FIELD_SIZE]; /* by lk_election_ask(): "", "resign", or the id of a candidate
+				      that is to lead */
 } lk_leader;
 
 /* One that waits. */
@@ -220,6 +223,16 @@ LK_API int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_e
  */
 LK_API int lk_election_observe(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
 			       lk_leader *leader_out, lk_error *error);
+
+/*
+ * Asks the leader to resign, or, with the `id` of a candidate that waits, to transfer to that one.
+ * It is written into the record, and observers are told: lk_leader.asked. Whether the leader does
+ * it is its own affair; `lockkeeper elect` ends its command first. Blocks for one round trip, at
+ * most for the command limit. Errors: LK_ENOTOWNER (nobody leads), LK_EBUSY (that one does not
+ * wait), LK_EMAYBEHELD (no answer: it may have been asked), LK_EINVAL and those of
+ * lk_client_ping(). Since 0.1.
+ */
+LK_API int lk_election_ask(lk_election *election, const char *id, lk_error *error);
 
 /*
  * Asks the server who waits: writes the first `most` in the order in which they would be elected,

@@ -512,6 +512,42 @@ int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_error *e
 	return call_end(&call, rc);
 }
 
+static int ask_read(const struct election_call *call, const redisReply *reply, const char *id,
+		    lk_error *error)
+{
+	int64_t answer;
+	const char *name = call->election->entry->name;
+	if (!lk__reply_integer(reply, -1, 1, &answer))
+		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
+	if (answer < 0)
+		return lk__fail(error, LK_EBUSY, "%s \"%.100s\": %.64s does not wait",
+				call->operation, name, id);
+	if (answer == 0)
+		return lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": nobody leads", call->operation,
+				name);
+	return 0;
+}
+
+int lk_election_ask(lk_election *election, const char *id, lk_error *error)
+{
+	const char *operation = "lk_election_ask";
+	struct election_call call;
+	if (id && (!*id || strnlen(id, LK_FIELD_SIZE) == LK_FIELD_SIZE))
+		return lk__fail(error, LK_EINVAL, "%s: that is no candidate's id", operation);
+	int rc = call_begin(&call, election, operation, error);
+	if (rc < 0)
+		return rc;
+	struct lk__request *request = lk__election_ask(&election->entry->target,
+						       id ? id : "resign");
+	rc = lk__ask_entry(election->entry, call.thread, request, operation,
+			   command_until_ns(election), error);
+	if (rc == LK__WAIT_READY) {
+		rc = ask_read(&call, request->reply, id, error);
+		lk__request_free(request);
+	}
+	return call_end(&call, rc);
+}
+
 static int candidate_order(const void *one, const void *other)
 {
 	const lk_candidate *left = one, *right = other;
@@ -575,7 +611,8 @@ static bool leader_note(lk_election *election, lk_leader *leader)
 {
 	const lk_leader *seen = &election->seen;
 	bool other = !election->has_seen || seen->vacant != leader->vacant ||
-		     seen->term != leader->term || seen->value_size != leader->value_size ||
+		     seen->term != leader->term || strcmp(seen->asked, leader->asked) != 0 ||
+		     seen->value_size != leader->value_size ||
 		     memcmp(seen->value, leader->value, leader->value_size) != 0;
 	uint64_t step = leader->elections - seen->elections;
 	bool next = leader->term == seen->term || (step == 1 && leader->term > seen->term);

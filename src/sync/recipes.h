@@ -116,7 +116,7 @@ extern const struct lk__recipe lk__fair_recipe;
  *   <name>                                     hash { <uuid>:<number> → 1 }, PEXPIRE lease
  *   lockkeeper_fence:{<name>}                  string, the newest term, kept for 30 days
  *   lockkeeper_election:{<name>}               hash, the record of the newest leader: id, term,
- *                                              since, host, value, count; kept for 30 days
+ *                                              since, host, value, count, asked; kept for 30 days
  *   lockkeeper_candidates:{<name>}             hash { <uuid>:<number> → how it stands }, PEXPIRE
  *   redisson_lock__channel:{<name>}:<field>    channel of one candidate: "look"
  *   lockkeeper_election:{<name>}               channel of those who observe

@@ -40,6 +40,17 @@ static bool so_many_wait(lk_election *election, int count)
 	return waiting(election) == count;
 }
 
+/* It may have a place before it listens. */
+static bool so_many_listen(lk_election *election, int count)
+{
+	lk_candidate candidates[8];
+	int all = lk_election_candidates(election, candidates, sizeof(candidates[0]), 8, &err);
+	int listening = 0;
+	for (int i = 0; i < all && i < 8; i++)
+		listening += candidates[i].listens;
+	return all == count && listening == count;
+}
+
 static lk_event told(lk_client *client, int type)
 {
 	lk_event event = {.type = 0};
@@ -104,7 +115,7 @@ static void test_a_join_is_told_in_pairs(void **state)
 	check(event.tag == 1 && event.fence > 0);
 	check_int(lk_election_is_leading(first, &err), ==, 1);
 	expect(0, lk_election_join(second, &err));
-	wait_until(so_many_wait(first, 1), 10000);
+	wait_until(so_many_listen(first, 1), 10000);
 	told_nothing(other);
 	uint64_t term = event.fence;
 	for (int i = 0; i < 20; i++) {
@@ -116,14 +127,14 @@ static void test_a_join_is_told_in_pairs(void **state)
 		check(event.fence > term);
 		term = event.fence;
 		expect(0, lk_election_join(first, &err));
-		wait_until(so_many_wait(first, 1), 10000);
+		wait_until(so_many_listen(first, 1), 10000);
 		expect(0, lk_election_resign(second, 5000, &err));
 		check(told(other, LK_EVENT_NOT_LEADING).fence == term);
 		event = told(client, LK_EVENT_LEADING);
 		check(event.fence > term);
 		term = event.fence;
 		expect(0, lk_election_join(second, &err));
-		wait_until(so_many_wait(first, 1), 10000);
+		wait_until(so_many_listen(first, 1), 10000);
 	}
 	expect(0, lk_election_resign(second, 5000, &err)); /* it waits: nothing to tell */
 	told_nothing(other);
@@ -151,7 +162,7 @@ static void test_a_transfer_is_to_one_that_waits_now(void **state)
 	expect(LK_ENOTOWNER, lk_election_transfer(second, "nobody:1", &err));
 	expect(0, lk_election_join(third, &err));
 	expect(0, lk_election_join(second, &err));
-	wait_until(so_many_wait(first, 2), 10000);
+	wait_until(so_many_listen(first, 2), 10000);
 	check_int(lk_election_candidates(first, candidates, sizeof(candidates[0]), 3, &err), ==, 2);
 	check(strcmp(candidates[0].value, "b") == 0);
 	check_int(candidates[0].priority, ==, 9);
@@ -278,7 +289,7 @@ static void test_the_order_of_candidates(void **state)
 		char value[2] = {(char)('0' + rows[i].turn), '\0'};
 		election[i] = new_election(client, value, rows[i].priority, rows[i].standing);
 		expect(0, lk_election_join(election[i], &err));
-		wait_until(so_many_wait(leads, (int)i + 1), 10000);
+		wait_until(so_many_listen(leads, (int)i + 1), 10000);
 	}
 	for (int turn = 0; turn < (int)COUNT(rows); turn++) {
 		lk_leader leader;
@@ -307,10 +318,10 @@ static void test_limits_and_cancels_leave_nobody(void **state)
 	expect(0, lk_election_campaign(first, -1, NULL, NULL, &err));
 	expect(LK_EBUSY, lk_election_campaign(second, 0, NULL, NULL, &err));
 	expect(LK_ETIMEDOUT, lk_election_campaign(second, 50, NULL, NULL, &err));
-	check_int(waiting(first), ==, 0);
+	wait_until(so_many_wait(first, 0), 10000);
 	lk_cancel_now(cancel);
 	expect(LK_ECANCELLED, lk_election_campaign(second, -1, cancel, NULL, &err));
-	check_int(waiting(first), ==, 0);
+	wait_until(so_many_wait(first, 0), 10000);
 	expect(0, lk_election_join(second, &err));
 	wait_until(so_many_wait(first, 1), 10000);
 	second = lk_election_free(second); /* which leaves, too */
@@ -378,6 +389,35 @@ static void test_arguments(void **state)
 	close_client(client);
 }
 
+static void test_a_leader_is_asked(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_election *first = new_election(client, "a", 0, LK_STAND_NORMAL);
+	lk_election *second = new_election(other, "b", 0, LK_STAND_NORMAL);
+	lk_leader leader = {.struct_size = sizeof(leader)};
+	lk_candidate candidate;
+	expect(LK_ENOTOWNER, lk_election_ask(second, NULL, &err));
+	expect(0, lk_election_campaign(first, -1, NULL, NULL, &err));
+	check_int(lk_election_observe(first, 0, NULL, &leader, &err), ==, 1);
+	expect(LK_EBUSY, lk_election_ask(second, "nobody:1", &err));
+	expect(0, lk_election_join(second, &err));
+	wait_until(so_many_listen(first, 1), 10000);
+	check_int(lk_election_candidates(first, &candidate, sizeof(candidate), 1, &err), ==, 1);
+	expect(0, lk_election_ask(second, candidate.id, &err));
+	check_int(lk_election_observe(first, 10000, NULL, &leader, &err), ==, 1);
+	check(strcmp(leader.asked, candidate.id) == 0);
+	check_int(lk_election_is_leading(first, &err), ==, 1);
+	expect(0, lk_election_transfer(first, leader.asked, &err));
+	told(other, LK_EVENT_LEADING);
+	check(strcmp(leader_of(second).asked, "") == 0);
+	lk_election_free(first);
+	lk_election_free(second);
+	drop_client(client);
+	drop_client(other);
+	forget();
+}
+
 static void test_a_threadless_client_is_refused(void **state)
 {
 	(void)state;
@@ -406,6 +446,7 @@ int main(void)
 		api_test(test_limits_and_cancels_leave_nobody),
 		api_test(test_a_key_of_another_kind_is_refused),
 		api_test(test_arguments),
+		api_test(test_a_leader_is_asked),
 		api_test(test_a_threadless_client_is_refused),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

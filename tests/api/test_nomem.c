@@ -132,6 +132,7 @@ static void run_election(struct script *script)
 	attempt(LK_EBUSY, lk_election_transfer(script->election, "nobody:1", &err));
 	attempt(0,
 		lk_election_candidates(script->election, &candidate, sizeof(candidate), 1, &err));
+	attempt(0, lk_election_ask(script->election, NULL, &err));
 	attempt(0, lk_election_resign(script->election, -1, &err));
 	attempt(0, lk_election_join(script->election, &err));
 	int code = lk_election_resign(script->election, -1, &err);

@@ -101,6 +101,29 @@ def test_a_killed_leader_is_followed(cli, folder):
     second.wait(LIMIT)
 
 
+def test_transfer_and_resign_by_hand(cli, folder):
+    ready = folder / "ready"
+    first = elect(cli, folder / "a", "--value", "a", "--ready-file", str(ready))
+    until_leads(cli, "a")
+    others = [elect(cli, folder / value, "--value", value) for value in "bc"]
+    until(lambda: sum(row["listens"] for row in candidates(cli)) == 2, LIMIT, "b and c wait")
+    ids = {row["value"]: row["id"] for row in candidates(cli)}
+    assert cli("elect", "--transfer", "nobody:1", "web").returncode == 124
+    assert leader(cli)["value"] == "a"
+    until(lambda: ready.exists() and ready.read_text().startswith("leading"), LIMIT, "it says so")
+    assert cli("elect", "--check", "--ready-file", str(ready)).stdout == ready.read_text()
+    assert cli("elect", "--transfer", ids["c"], "web").returncode == 0
+    until_leads(cli, "c")
+    until(lambda: ready.read_text() == "candidate\n", LIMIT, "a stands again")
+    assert cli("elect", "--resign", "web").returncode == 0
+    until(lambda: leader(cli).get("value") in ("a", "b"), LIMIT, "another leads")
+    for process in [first, *others]:
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT)
+    assert cli("elect", "--resign", "web").returncode == 1
+    assert cli("elect", "--check", "--ready-file", str(ready)).returncode == 1
+
+
 def test_a_watch_tells_of_vacancy(cli, folder):
     watch = cli.start("leader", "--watch", "--json", "web")
     assert json.loads(watch.stdout.readline())["vacant"]

@@ -116,7 +116,7 @@ bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, in
 {
 	lk_leader read = {.struct_size = sizeof(read)};
 	int64_t leads, term, count;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 8)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 9)
 		return false;
 	redisReply *const *at = reply->element;
 	if (!lk__reply_integer(at[0], 0, 1, &leads) ||
@@ -126,7 +126,8 @@ bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, in
 	    !read_text(at[4], read.host, sizeof(read.host)) ||
 	    !read_value(at[5], read.value, &read.value_size) ||
 	    !read_number(at[6], 0, INT64_MAX, &count) ||
-	    !lk__reply_integer(at[7], INT64_MIN, INT64_MAX, left_ms_out))
+	    !read_text(at[7], read.asked, sizeof(read.asked)) ||
+	    !lk__reply_integer(at[8], INT64_MIN, INT64_MAX, left_ms_out))
 		return false;
 	read.vacant = !leads;
 	read.term = (uint64_t)term;

@@ -3,7 +3,8 @@
 --   KEYS[1]  key: the leader, a hash: owner field → 1; its time to live is the lease
 --   KEYS[2]  lockkeeper_fence:{key}: the newest term, kept for 30 days
 --   KEYS[3]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
---            the newest leader, and count: of the elections that it has seen
+--            the newest leader; count: of the elections that it has seen; asked: what the leader
+--            was asked to do (ask.lua)
 --   KEYS[4]  lockkeeper_candidates:{key}: those that wait, a hash: owner field → "<priority>
 --            <standing> <since> <until> <lease> <host> <value>"; since: server
 --            time in us, until: it counts as alive, ms
@@ -177,7 +178,7 @@ local function lead(self)
 		{'SET', KEYS[2], term, 'PX', KEEP_MS},
 		{'HSET', record, 'id', own, 'term', term, 'since', string.format('%.0f', now),
 			'host', ARGV[10], 'value', ARGV[11], 'count',
-			string.format('%.0f', count)},
+			string.format('%.0f', count), 'asked', ''},
 		{'PEXPIRE', record, KEEP_MS},
 		{'HDEL', waiters, own},
 		{'HSET', lock, own, 1},

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "elect_watch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exit_code.h"
+#include "message.h"
+
+#define LOOK_MS 1000
+#define FRESH_S 5 /* an older file says nothing */
+
+/* ---- the file ---- */
+
+static void ready_write(const struct elect_watch *watch)
+{
+	char path[4096], line[64] = "candidate";
+	uint64_t term;
+	if (lk_election_term(watch->candidate, &term, NULL) == 0)
+		snprintf(line, sizeof(line), "leading %" PRIu64, term);
+	if (snprintf(path, sizeof(path), "%s.new", watch->ready_file) >= (int)sizeof(path))
+		return;
+	FILE *file = fopen(path, "w");
+	if (!file)
+		return;
+	fprintf(file, "%s\n", line);
+	if (fclose(file) != 0 || rename(path, watch->ready_file) != 0)
+		unlink(path);
+}
+
+static void ready_update(const struct elect_watch *watch)
+{
+	lk_leader leader = {.struct_size = sizeof(leader)};
+	if (lk_election_leader(watch->observer, &leader, NULL) == 0)
+		ready_write(watch);
+	else
+		unlink(watch->ready_file);
+}
+
+int elect_watch_check(const char *ready_file)
+{
+	struct stat status;
+	char line[64] = "";
+	FILE *file = fopen(ready_file, "r");
+	if (!file && errno == ENOENT)
+		return EXIT_VACANT;
+	if (!file)
+		return trouble_errno(errno, "cannot read %s", ready_file);
+	int fresh = fstat(fileno(file), &status) == 0 && time(NULL) - status.st_mtime <= FRESH_S &&
+		    fgets(line, sizeof(line), file);
+	fclose(file);
+	if (!fresh)
+		return EXIT_VACANT;
+	fputs(line, stdout);
+	return output_finish();
+}
+
+/* ---- what it is asked ---- */
+
+static void asked_take(struct elect_watch *watch, const lk_leader *leader)
+{
+	uint64_t term;
+	if (!*leader->asked || leader->vacant ||
+	    lk_election_term(watch->candidate, &term, NULL) != 0 || term != leader->term)
+		return;
+	pthread_mutex_lock(&watch->mutex);
+	snprintf(watch->asked, sizeof(watch->asked), "%s", leader->asked);
+	pthread_mutex_unlock(&watch->mutex);
+	eventfd_write(watch->asked_fd, 1);
+}
+
+int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE])
+{
+	eventfd_t count;
+	if (!watch->begun || eventfd_read(watch->asked_fd, &count) != 0)
+		return 0;
+	pthread_mutex_lock(&watch->mutex);
+	memcpy(asked_out, watch->asked, LK_FIELD_SIZE);
+	pthread_mutex_unlock(&watch->mutex);
+	return 1;
+}
+
+/* ---- the thread ---- */
+
+/* Only the leader observes: each change would make all who wait look. */
+static void watch_turn(struct elect_watch *watch)
+{
+	lk_leader leader = {.struct_size = sizeof(leader)};
+	struct pollfd stop = {watch->stop_fd, POLLIN, 0};
+	if (!lk_election_is_leading(watch->candidate, NULL))
+		poll(&stop, 1, LOOK_MS);
+	else if (lk_election_observe(watch->observer, LOOK_MS, watch->cancel, &leader, NULL) == 1)
+		asked_take(watch, &leader);
+	else
+		poll(&stop, 1, 10); /* it may have failed at once */
+}
+
+static void *watch_run(void *argument)
+{
+	struct elect_watch *watch = argument;
+	struct pollfd stop = {watch->stop_fd, POLLIN, 0};
+	while (poll(&stop, 1, 0) == 0) {
+		if (watch->ready_file)
+			ready_update(watch);
+		watch_turn(watch);
+	}
+	return NULL;
+}
+
+static int watch_start(struct elect_watch *watch)
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int failed = pthread_create(&watch->thread, NULL, watch_run, watch);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	watch->begun = !failed;
+	return failed ? trouble_errno(failed, "cannot start a thread") : 0;
+}
+
+int elect_watch_begin(struct elect_watch *watch, lk_client *client, const char *name,
+		      lk_election *candidate, const char *ready_file)
+{
+	lk_error error = {0};
+	if (watch->begun)
+		return 0;
+	watch->candidate = candidate;
+	watch->ready_file = ready_file;
+	watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	watch->asked_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&watch->mutex, NULL);
+	if (watch->stop_fd < 0 || watch->asked_fd < 0)
+		return trouble_errno(errno, "cannot make an eventfd");
+	if (lk_cancel_new(&watch->cancel, &error) ||
+	    lk_election_new(&watch->observer, client, name, LK_STRLEN, NULL, &error))
+		return trouble_library(&error);
+	return watch_start(watch);
+}
+
+void elect_watch_end(struct elect_watch *watch)
+{
+	if (!watch->begun)
+		return;
+	eventfd_write(watch->stop_fd, 1);
+	lk_cancel_now(watch->cancel);
+	pthread_join(watch->thread, NULL);
+	lk_election_free(watch->observer);
+	lk_cancel_free(watch->cancel);
+	close(watch->stop_fd);
+	close(watch->asked_fd);
+	watch->begun = 0;
+}

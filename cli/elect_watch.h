@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a thread of `elect` looks after beside its keeper: what the leader is asked to do, and a
+ * file that says that the candidate is there.
+ *
+ * The file has the line "candidate" or "leading TERM". It is written again each second while the
+ * server answers, and removed when it does not; so one that is older than a few seconds says
+ * nothing any more.
+ */
+#ifndef CLI_ELECT_WATCH_H
+#define CLI_ELECT_WATCH_H
+
+#include <pthread.h>
+
+#include <lockkeeper.h>
+
+struct elect_watch {
+	lk_election *candidate;
+	lk_election *observer;
+	lk_cancel *cancel;
+	const char *ready_file; /* NULL: none */
+	int stop_fd;            /* readable: the thread is to end */
+	int asked_fd;           /* readable: the leader was asked for something */
+	pthread_t thread;
+	pthread_mutex_t mutex;
+	char asked[LK_FIELD_SIZE]; /* for what; under the mutex */
+	int begun;
+};
+
+/* Begins to look after this candidate, which lives on until elect_watch_end(). Does nothing if it
+ * was begun before. 0, or EXIT_TROUBLE (said). */
+int elect_watch_begin(struct elect_watch *watch, lk_client *client, const char *name,
+		      lk_election *candidate, const char *ready_file);
+void elect_watch_end(struct elect_watch *watch);
+
+/* What the leader was asked for, "resign" or an id: 1; 0: nothing. */
+int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE]);
+
+/* Checks the file of another process, and prints it: 0; 1, it says nothing (any more); or
+ * EXIT_TROUBLE (said). */
+int elect_watch_check(const char *ready_file);
+
+#endif
