@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -20,6 +21,8 @@
 #include "resp/reply.h"
 
 #define FIRST_PAUSE_NS (100 * LK__MS) /* the longest before an attempt, until one has succeeded */
+#define PARTS 3                       /* of the time for an answer: doubt begins with the second */
+#define PAUSE_NS (50 * LK__MS) /* at least, before each doubt: an answer may be slow by itself */
 
 int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
 		  lk_error *error)
@@ -80,6 +83,175 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
 	pthread_mutex_unlock(&conn->mutex);
 	return now;
 }
+
+/* ---- silence ---- */
+
+/* ---- one connection, with its mutex ---- */
+
+/* Since when the oldest request has heard nothing. */
+static int64_t silent_since_ns(const struct lk__conn *conn)
+{
+	return lk__later(conn->in_flight->sent_ns, conn->heard_ns);
+}
+
+/* Another connection has been greeted since then. */
+static bool conn_is_outlived(const struct lk__conn *conn)
+{
+	return silent_since_ns(conn) < atomic_load(&conn->node->greeted_ns);
+}
+
+int64_t lk__patience_ns(int64_t left_ns)
+{
+	return lk__later(left_ns / PARTS, PAUSE_NS);
+}
+
+static int64_t request_until_ns(const struct lk__request *request, int64_t since_ns)
+{
+	int64_t until_ns = request->deadline_ns ? request->deadline_ns : LK__NEVER;
+	return request->needed_ns > since_ns ? lk__earlier(until_ns, request->needed_ns) : until_ns;
+}
+
+/* When a request that has heard nothing since then makes its connection doubtful. `waits`: it is a
+ * WAIT, or behind one: until that is over the server serves nothing on this connection. */
+static int64_t request_doubt_ns(const struct lk__conn *conn, const struct lk__request *request,
+				int64_t since_ns, bool waits)
+{
+	int64_t limit_ns = conn->node->config->command_timeout_ms * LK__MS;
+	int64_t left_ns = request_until_ns(request, since_ns) - since_ns;
+	int64_t part_ns = lk__patience_ns(lk__earlier(limit_ns, left_ns));
+	if (waits) /* for so long at most */
+		part_ns += limit_ns / LK__ACKS_PARTS;
+	return since_ns + part_ns;
+}
+
+void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request)
+{
+	int64_t doubt_ns = request_doubt_ns(conn, request, request->sent_ns, conn->asks_acks);
+	bool first = conn->in_flight == request;
+	conn->doubt_ns = first ? doubt_ns : lk__earlier(conn->doubt_ns, doubt_ns);
+}
+
+void lk__conn_need(struct lk__conn *conn, int64_t until_ns)
+{
+	struct lk__request *last = conn->in_flight ? conn->in_flight->prev : NULL;
+	if (!last || !last->appended || (last->needed_ns && last->needed_ns <= until_ns))
+		return;
+	last->needed_ns = until_ns;
+	lk__conn_count_on(conn, last);
+}
+
+/* The soonest of those that are sent. */
+static int64_t conn_soonest_ns(const struct lk__conn *conn)
+{
+	const struct lk__request *request;
+	int64_t soonest_ns = LK__NEVER;
+	bool waits = false;
+	DL_FOREACH(conn->in_flight, request)
+	{
+		int64_t since_ns = lk__later(request->sent_ns, conn->heard_ns);
+		since_ns = lk__later(since_ns, conn->doubted_ns);
+		waits |= request->asks_acks;
+		int64_t doubt_ns = request_doubt_ns(conn, request, since_ns, waits);
+		if (request->appended)
+			soonest_ns = lk__earlier(soonest_ns, doubt_ns);
+	}
+	return soonest_ns;
+}
+
+void lk__conn_waited(struct lk__conn *conn)
+{
+	conn->doubt_ns = conn_soonest_ns(conn);
+}
+
+int64_t lk__conn_doubt_ns(const struct lk__conn *conn)
+{
+	if (!conn->in_flight || !conn->in_flight->appended || conn->drains)
+		return LK__NEVER;
+	bool doubted = conn->doubted_ns > silent_since_ns(conn);
+	return doubted && conn_is_outlived(conn) ? 0 : conn->doubt_ns;
+}
+
+/* When the first answer to those that are in flight is needed, or LK__NEVER. */
+static int64_t conn_until_ns(const struct lk__conn *conn, int64_t since_ns)
+{
+	const struct lk__request *request;
+	int64_t until_ns = LK__NEVER;
+	DL_FOREACH(conn->in_flight, request)
+	until_ns = lk__earlier(until_ns, request_until_ns(request, since_ns));
+	return until_ns;
+}
+
+/* It must break for its silence: so may others, which lk__node_judge() looks at. */
+static void conn_fell_silent(struct lk__conn *conn)
+{
+	struct lk__node *node = conn->node;
+	conn->silent = true;
+	atomic_store(&node->silent_ns, silent_since_ns(conn));
+	if (conn->kind == LK__CONN_SCRIPTS)
+		atomic_store(&node->mute_ns, silent_since_ns(conn));
+	atomic_store(&node->judges, true);
+}
+
+/* Another connection is to be made, or has been greeted: then this one is read once more, and must
+ * break. */
+static void conn_doubt(struct lk__conn *conn, struct lk__deferred *after)
+{
+	bool outlived = conn_is_outlived(conn), known = conn->outlived;
+	conn->doubted_ns = lk__now_ns();
+	conn->doubt_ns = conn_soonest_ns(conn);
+	conn->outlived = outlived;
+	if (!outlived) {
+		after->probe_ns = conn_until_ns(conn, conn->doubted_ns);
+	} else if (known) {
+		lk__conn_must_break(conn, LK_EUNREACHABLE,
+				    "it says nothing, and a new connection is answered");
+		conn_fell_silent(conn);
+	}
+}
+
+void lk__conn_heard_nothing(struct lk__conn *conn, struct lk__deferred *after)
+{
+	int64_t now_ns = lk__now_ns();
+	if (now_ns >= lk__conn_limit_ns(conn)) {
+		lk__conn_must_break(conn, LK_EUNREACHABLE, "no answer within the command limit");
+		conn_fell_silent(conn);
+		return;
+	}
+	int64_t doubt_ns = lk__conn_doubt_ns(conn);
+	if (doubt_ns > 0 && now_ns >= doubt_ns) /* of one that may have been answered since */
+		doubt_ns = conn->doubt_ns = conn_soonest_ns(conn);
+	if (now_ns >= doubt_ns)
+		conn_doubt(conn, after);
+}
+
+/* ---- one that is being made ---- */
+
+/* Who takes its steps takes the next one now. */
+static void conn_step_on(struct lk__conn *conn)
+{
+	conn->tended = false;
+	if (conn->leader)
+		lk__conn_wake(conn);
+}
+
+static void conn_hasten(struct lk__conn *conn, int64_t until_ns)
+{
+	if (conn->state == LK__CONN_CONNECTING && conn->connector &&
+	    lk__connector_need(conn->connector, until_ns))
+		conn_step_on(conn);
+}
+
+void lk__conn_hasten(struct lk__conn *conn, const struct lk__request *request)
+{
+	conn_hasten(conn, request_until_ns(request, lk__now_ns()));
+}
+
+static void conn_hasten_all(struct lk__conn *conn)
+{
+	conn_hasten(conn, conn_until_ns(conn, lk__now_ns()));
+}
+
+/* ---- its life ---- */
 
 static void conn_drop_stream(struct lk__conn *conn)
 {
@@ -237,7 +409,7 @@ void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
 		conn->failure_count++;
 		conn_give_up(conn, &error, after);
 	}
-	lk__conn_hasten_all(conn);
+	conn_hasten_all(conn);
 }
 
 static bool conn_is_past(const struct lk__conn *conn)
@@ -355,7 +527,7 @@ int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error)
 			conn->state = LK__CONN_DOWN;
 			pause_ns = -1;
 		}
-		lk__conn_hasten_all(conn);
+		conn_hasten_all(conn);
 	}
 	if (pause_ns < 0) {
 		conn->connector = NULL;
@@ -442,7 +614,8 @@ bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns)
 	return greeted;
 }
 
-bool lk__conn_fails(struct lk__conn *conn)
+/* Tells whether it cannot be had at present: it is down, or the last attempts have failed. */
+static bool conn_fails(struct lk__conn *conn)
 {
 	pthread_mutex_lock(&conn->mutex);
 	bool fails = conn->state == LK__CONN_DOWN ||
@@ -467,7 +640,8 @@ void lk__conn_fault(struct lk__conn *conn, struct lk__fault *fault_out)
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-bool lk__conn_seems_up(struct lk__conn *conn)
+/* Tells whether it is up; false also where another thread keeps the mutex. A hint. */
+static bool conn_seems_up(struct lk__conn *conn)
 {
 	if (pthread_mutex_trylock(&conn->mutex) != 0)
 		return false;
@@ -543,4 +717,206 @@ bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool
 	bool failed = conn->failure_count != failure_count;
 	return conn->state == LK__CONN_UP || conn->state == LK__CONN_DOWN ||
 	       (failed && (once || !atomic_load(&conn->node->was_up)));
+}
+
+/* ---- all connections of a node ---- */
+
+void lk__node_try(struct lk__node *node, int64_t until_ns)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	lk__conn_open(&node->probe);
+	pthread_mutex_lock(&node->probe.mutex);
+	conn_hasten(&node->probe, until_ns);
+	lk__conn_unlock_held(&node->probe, &after);
+}
+
+/* Since when it owes its callers an answer, or LK__NEVER. `heard_ns` is raised to when it last said
+ * something. */
+static int64_t conn_owes_since_ns(struct lk__conn *conn, int64_t *heard_ns)
+{
+	int64_t since_ns = LK__NEVER;
+	pthread_mutex_lock(&conn->mutex);
+	*heard_ns = lk__later(*heard_ns, conn->heard_ns);
+	if (conn->kind == LK__CONN_SCRIPTS && conn->in_flight && conn->in_flight->appended)
+		since_ns = conn->in_flight->sent_ns;
+	pthread_mutex_unlock(&conn->mutex);
+	return since_ns;
+}
+
+int64_t lk__node_mute_since_ns(struct lk__node *node)
+{
+	struct lk__conn *conn;
+	int64_t since_ns = LK__NEVER, heard_ns = 0;
+	int64_t mute_ns = atomic_load(&node->mute_ns);
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		since_ns = lk__earlier(since_ns, conn_owes_since_ns(conn, &heard_ns));
+	if (mute_ns && mute_ns >= heard_ns)
+		since_ns = lk__earlier(since_ns, mute_ns);
+	return since_ns == LK__NEVER ? since_ns : lk__later(since_ns, heard_ns);
+}
+
+/* ---- the same, in the loop's turn ---- */
+
+void lk__conn_look_again(struct lk__conn *conn)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CONNECTING)
+		conn_step_on(conn);
+	if (conn->state == LK__CONN_UP && lk__conn_doubt_ns(conn) == 0) {
+		if (conn->leader)
+			lk__conn_wake(conn);
+		else
+			conn->node->events->attention(conn->node->context);
+	}
+	lk__conn_unlock_held(conn, &after);
+}
+
+struct lk__conn *lk__node_work(struct lk__node *node)
+{
+	if (conn_seems_up(&node->work))
+		return &node->work;
+	lk__conn_open(&node->work);
+	if (!conn_fails(&node->work))
+		return &node->work;
+	for (size_t i = 0; i < node->script_count; i++)
+		if (conn_seems_up(node->scripts[i]))
+			return node->scripts[i];
+	return &node->work;
+}
+
+/* ---- those who do not lead: operations that wait, and the loop that reads for them ---- */
+
+void lk__standby_list(struct lk__conn *conn, struct lk__standby *standby, struct lk__thread *thread)
+{
+	standby->thread = thread;
+	standby->listed = true;
+	standby->failure_count = conn->failure_count;
+	DL_APPEND(conn->standbys, standby);
+}
+
+void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby)
+{
+	if (standby->listed)
+		DL_DELETE(conn->standbys, standby);
+	standby->listed = false;
+}
+
+void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after)
+{
+	const struct lk__standby *standby;
+	DL_FOREACH(conn->standbys, standby)
+	lk__after_wake(after, standby->thread);
+}
+
+bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
+			  struct lk__thread *thread, bool once)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	if (conn->state == LK__CONN_UP)
+		return true;
+	pthread_mutex_lock(&conn->mutex);
+	bool up = conn->state == LK__CONN_UP;
+	if (!up) {
+		conn->wanted++;
+		standby->once = once;
+		lk__standby_list(conn, standby, thread);
+		if (conn->state == LK__CONN_DOWN)
+			lk__conn_start(conn, &after);
+		after.drives = !thread->on_wake;
+	}
+	lk__conn_unlock_held(conn, &after);
+	return up;
+}
+
+int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error)
+{
+	int rc = LK__WAIT_TIME_UP;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CLOSED) {
+		rc = LK_ECLOSED;
+	} else if (conn->state == LK__CONN_UP) {
+		rc = LK__WAIT_READY;
+	} else {
+		if (lk__conn_has_come(conn, standby->failure_count, standby->once))
+			rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+		const char *awaits = lk__connector_awaits(conn->connector);
+		if (conn->last_error.code && error)
+			*error = conn->last_error;
+		else if (awaits && error)
+			snprintf(error->message, sizeof(error->message),
+				 "the server cannot be reached: %s", awaits);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	lk__standby_unlist(conn, standby);
+	conn->wanted--;
+	lk__conn_unlock_held(conn, &after);
+}
+
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
+		   lk_error *error)
+{
+	struct lk__standby standby;
+	int rc;
+	if (lk__conn_ready_begin(conn, &standby, thread, once))
+		return LK__WAIT_READY;
+	while ((rc = lk__conn_ready_look(conn, &standby, error)) == LK__WAIT_TIME_UP &&
+	       lk__now_ns() < until_ns)
+		lk__conn_ready_sleep(conn, &standby, thread, until_ns, NULL);
+	lk__conn_ready_end(conn, &standby);
+	return rc;
+}
+
+void lk__conn_send_queued(struct lk__conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	lk__conn_push(conn);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+/* Tells whether the loop has to look at once: nobody else will, and the socket does not tell. */
+static bool conn_is_urgent(const struct lk__conn *conn)
+{
+	bool buffered = conn->stream && conn->stream->buffered;
+	return buffered || conn->must_break || atomic_load(&conn->ended);
+}
+
+/* Arms the set, with the mutex held, where the connection is up and nobody else reads. */
+static int64_t conn_arm(struct lk__conn *conn, int set_fd)
+{
+	bool writes = lk__buffer_size(&conn->out) > 0 || (conn->stream->wants & POLLOUT);
+	if (!conn->watched)
+		conn->watched = lk__set_add(set_fd, conn->stream->fd, LK__SET_ENDED, conn) == 0;
+	if (conn->watched && (writes || !atomic_load(&conn->armed)))
+		atomic_store(&conn->armed,
+			     lk__set_rearm(set_fd, conn->stream->fd, writes, conn) == 0);
+	if (conn_is_urgent(conn))
+		return 0;
+	int64_t next_ns = lk__conn_next_ns(conn);
+	return atomic_load(&conn->armed) ? next_ns : lk__earlier(next_ns, lk__now_ns() + LK__MS);
+}
+
+int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
+{
+	int64_t at_ns = LK__NEVER;
+	pthread_mutex_lock(&conn->mutex);
+	bool expects = conn->in_flight || conn->postponed || conn->unacked || conn->channels ||
+		       conn_is_urgent(conn);
+	if (conn->state == LK__CONN_UP && !lk__conn_is_led(conn) && expects)
+		at_ns = conn_arm(conn, set_fd);
+	if (conn->finished) /* left to us by one who could not */
+		at_ns = 0;
+	pthread_mutex_unlock(&conn->mutex);
+	return at_ns;
 }

@@ -13,7 +13,7 @@
  *   for a core: the thread that clears `asleep` may touch `reader` and `chunk`. Writing is done
  *   under `mutex`; reading too where the stream cannot do both at once (TLS).
  * - When the oldest answer is later than the command limit, or the connection alone is silent
- *   (silence.c), or the stream fails, the connection is broken: what is in flight and may be
+ *   (conn.c), or the stream fails, the connection is broken: what is in flight and may be
  *   repeated is sent again, in order, on the next one; the rest is done with an outcome (not sent:
  *   not done; sent: unknown).
  * - While the connection is made, its leader takes the connector's steps; without one the loop
@@ -93,14 +93,14 @@ struct lk__conn {
 	_Atomic unsigned callers; /* that wait for an answer here, or are about to: see share.c */
 	int64_t used_ns;          /* when it came up, or last sent something */
 	int64_t heard_ns;         /* when it came up, or something was last read */
-	int64_t doubt_ns;         /* when its silence is to be doubted, or before: silence.c */
+	int64_t doubt_ns;         /* when its silence is to be doubted, or before: conn.c */
 	int64_t doubted_ns;       /* when that was last done */
 	struct lk__stream *stream;
 	struct lk__reader *reader;
 	struct lk__buffer out;
 	struct lk__request *in_flight; /* sent, or waiting for the next connection; oldest first */
 	size_t in_flight_count;
-	struct lk__request *postponed; /* sent, refused, and to be sent again: redirect.c */
+	struct lk__request *postponed; /* sent, refused, and to be sent again: pipeline.c */
 	int64_t postponed_until_ns;
 	struct lk__request *unacked;  /* answered, and not yet acknowledged; before in_flight */
 	bool asks_acks;               /* a WAIT is under way for them */
@@ -124,7 +124,7 @@ struct lk__conn {
 	bool outlived;   /* it is silent, and another was greeted since: to be read once more */
 	bool silent;     /* it must break because it is */
 	bool must_break; /* for the leader to do: `fault` says why */
-	bool drains;     /* it must break when it has said what it owes: redirect.c */
+	bool drains;     /* it must break when it has said what it owes: pipeline.c */
 	bool disowned;   /* it must break, and what it still says is not believed */
 	bool exclusive;  /* the stream cannot be read and written at once */
 	struct lk__fault fault;
@@ -165,7 +165,7 @@ struct lk__deferred {
 	size_t wake_count;
 	struct lk__request *finished;
 	bool drives;      /* the caller goes on to wait for the connection, and makes it itself */
-	int64_t probe_ns; /* another connection is needed until then, or 0: silence.c */
+	int64_t probe_ns; /* another connection is needed until then, or 0: conn.c */
 };
 
 /* Nothing is. To clear the array would cost more than the rest of many a call. */
@@ -321,17 +321,15 @@ int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns);
  * before, it is closed, or made anew where somebody listens. */
 void lk__conn_desert(struct lk__conn *conn, int64_t since_ns);
 
+/* Has one that is in doubt looked at again, now that another has been greeted; and one whose
+ * handshake may be. */
+void lk__conn_look_again(struct lk__conn *conn);
+
 /* Tells whether it is up, and its handshake, which was answered, was sent at that time or later. */
 bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);
 
-/* Tells whether it cannot be had at present: it is down, or the last attempts have failed. */
-bool lk__conn_fails(struct lk__conn *conn);
-
 /* Why there is no answer on it, at this moment: it is down, or the server is silent. */
 void lk__conn_fault(struct lk__conn *conn, struct lk__fault *fault_out);
-
-/* Tells whether it is up; false also where another thread keeps the mutex. A hint. */
-bool lk__conn_seems_up(struct lk__conn *conn);
 
 /* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns
  * whether answers or messages are still expected without a reader. */
@@ -375,12 +373,11 @@ int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if noth
 int64_t lk__conn_doubt_ns(const struct lk__conn *conn);
 /* How long a silence is borne where there is so much time for an answer. */
 int64_t lk__patience_ns(int64_t left_ns);
-/* If it is being made, it is needed until the request, or any in flight, needs its answer. */
+/* If it is being made, it is needed until the request needs its answer. */
 void lk__conn_hasten(struct lk__conn *conn, const struct lk__request *request);
-void lk__conn_hasten_all(struct lk__conn *conn);
 /* Makes the one that shows whether a server that says nothing would greet another. */
 void lk__node_try(struct lk__node *node, int64_t until_ns);
-/* The request was written just now: silence.c looks after its answer. */
+/* The request was written just now: conn.c looks after its answer. */
 void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request);
 /* A WAIT is over: what is behind it is doubted sooner. */
 void lk__conn_waited(struct lk__conn *conn);
@@ -388,8 +385,6 @@ void lk__conn_waited(struct lk__conn *conn);
 void lk__conn_need(struct lk__conn *conn, int64_t until_ns);
 /* Something is in flight, and there was nothing to read. */
 void lk__conn_heard_nothing(struct lk__conn *conn, struct lk__deferred *after);
-/* It must break for its silence: so may others, which lk__node_judge() looks at. */
-void lk__conn_fell_silent(struct lk__conn *conn);
 /* Queues it and starts the connection if need be. */
 void lk__conn_accept(struct lk__conn *conn, struct lk__request *request,
 		     struct lk__deferred *after);
@@ -485,31 +480,10 @@ void lk__connector_free(struct lk__connector *connector);
  * another node has the key. In both cases the server has not run the command.
  */
 
-/*
- * A master that has become a replica has refused this. Its connection breaks as soon as it has
- * answered what was sent behind that, and is made anew, to the next master. Unless an earlier copy
- * may have run, the request counts as never sent, and true: it waits in the connection for that
- * master. Without a finder that is whoever answers at the address of its name by then, and is asked
- * once more: false where that is a replica as well. `failures`: of the connection, before this
- * answer.
- */
-bool lk__conn_demoted(struct lk__conn *conn, struct lk__request *request, const redisReply *reply,
-		      unsigned failures);
-
 /* After each read of one that drains: it is left when it has answered all, or takes too long. */
 void lk__conn_drained(struct lk__conn *conn);
 
-/* Another node has the key: true, and the request is done, to be followed; or it waits in the
- * connection until that node is known; or it is done. Of a batch: the first answer. */
-bool lk__conn_redirected(struct lk__conn *conn, struct lk__request *request,
-			 const redisReply *reply, struct lk__deferred *after);
-
-/*
- * Some of its keys have moved, and some have not: it has not run, and is sent again after a pause,
- * if it has the patience, and the time. Resume: what waits for that is in flight again.
- */
-bool lk__conn_postponed(struct lk__conn *conn, struct lk__request *request,
-			const redisReply *reply);
+/* What waits in the connection until its keys have moved is in flight again. */
 void lk__conn_resume(struct lk__conn *conn);
 
 /* Not done for that reason, where the request has no patience; or, of a batch, because some of its

@@ -227,7 +227,7 @@ static int connector_go_on(struct lk__connector *connector, bool *taken, lk_erro
 	}
 }
 
-/* ---- a first attempt that waits for a word of the handshake: silence.c ---- */
+/* ---- a first attempt that waits for a word of the handshake: conn.c ---- */
 
 static bool connector_is_owed(const struct lk__connector *connector)
 {

@@ -223,7 +223,7 @@ struct lk__node {
 	struct lk__stays stays; /* of one with a finder */
 	struct lk__conn messages;
 	struct lk__conn work;
-	struct lk__conn probe;       /* made where another is silent, and closed again: silence.c */
+	struct lk__conn probe;       /* made where another is silent, and closed again: conn.c */
 	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
 	_Atomic int64_t offset_ns;   /* server time - CLOCK_BOOTTIME, a lower bound; 0: unknown */
 	_Atomic int64_t before_ns;   /* the difference before the server's clock stepped back … */

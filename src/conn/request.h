@@ -64,7 +64,7 @@ struct lk__request {
 	unsigned sends;      /* copies that may have run; never reset */
 	int64_t sent_ns;     /* before it was last written */
 	int64_t deadline_ns; /* not to be sent after this */
-	int64_t needed_ns;   /* when the answer is needed, where that is before; or 0: silence.c */
+	int64_t needed_ns;   /* when the answer is needed, where that is before; or 0: conn.c */
 	int code;     /* done: 0 with a reply; LK_ENOTDURABLE with one, too, that too few replicas
 				have; LK_EMAYBEHELD unknown (also when one of several copies was
 				refused); else not done; of a batch: what became of its first

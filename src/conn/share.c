@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
+ * The connections of a node: they are made and closed together, and looked after.
+ *
  * How callers share the connections for scripts: which one each takes, when another is opened, and
  * when it is closed again.
  *
@@ -11,7 +13,6 @@
  *   every second one had to find none, they would stay at three, where two wait for each other.
  * - One that has sent nothing for REST_NS is closed. The first stays.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -23,6 +24,7 @@
 #define NONE_FREE 3    /* so much counts a caller that found none free, and 1 one that found one */
 #define CROWD_MOST 192 /* of that, less what the others count: then there is a crowd */
 #define REST_NS (30000 * LK__MS)
+#define MOMENT_MAX_NS (100 * LK__MS)
 #define REFUSED_NS (10000 * LK__MS) /* beyond its back-off, for one that could not be had */
 
 int lk__node_add_conn(struct lk__node *node, lk_error *error)
@@ -40,6 +42,100 @@ int lk__node_add_conn(struct lk__node *node, lk_error *error)
 	node->scripts[index] = conn;
 	atomic_store(&node->script_count, index + 1);
 	return 0;
+}
+
+int lk__node_init(struct lk__node *node, const struct lk_config *config,
+		  const struct lk__node_events *events, void *context, lk_error *error)
+{
+	node->config = config;
+	node->log = config->log;
+	node->events = events;
+	node->context = context;
+	node->messages.wake_fd = node->work.wake_fd = node->probe.wake_fd = -1;
+	node->acks = lk__config_acks(config);
+	node->fsync = lk__config_fsync(config);
+	node->told_by = lk__config_messages(config);
+	pthread_mutex_init(&node->replicas.mutex, NULL);
+	pthread_mutex_init(&node->stays.mutex, NULL);
+	atomic_store(&node->tracking.generation, 1);
+	node->can_spin = config->spin_us > 0 && lk__core_count() > 1;
+	int rc = lk__conn_init(&node->messages, node, LK__CONN_MESSAGES, error);
+	if (rc == 0)
+		rc = lk__conn_init(&node->work, node, LK__CONN_WORK, error);
+	if (rc == 0)
+		rc = lk__conn_init(&node->probe, node, LK__CONN_PROBE, error);
+	return rc < 0 ? rc : lk__node_add_conn(node, error);
+}
+
+void lk__node_close(struct lk__node *node)
+{
+	struct lk__conn *conn;
+	lk__node_stop_growing(node);
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		lk__conn_close(conn);
+}
+
+void lk__node_destroy(struct lk__node *node)
+{
+	lk__tracking_free(node);
+	for (size_t i = 0; i < node->script_count; i++) {
+		lk__conn_destroy(node->scripts[i]);
+		free(node->scripts[i]);
+	}
+	lk__conn_destroy(&node->messages);
+	lk__conn_destroy(&node->work);
+	lk__conn_destroy(&node->probe);
+	pthread_mutex_destroy(&node->replicas.mutex);
+	pthread_mutex_destroy(&node->stays.mutex);
+}
+
+void lk__node_disown(struct lk__node *node, const char *reason)
+{
+	struct lk__conn *conn;
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		lk__conn_disown(conn, reason);
+}
+
+/* By its leader; or else, as is returned, by the loop. */
+static bool conn_looks(struct lk__conn *conn)
+{
+	if (conn->state != LK__CONN_CONNECTING)
+		return false;
+	lk__conn_wake(conn);
+	return atomic_load(&conn->tended);
+}
+
+void lk__node_found(struct lk__node *node)
+{
+	struct lk__conn *conn;
+	bool tended = false;
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		tended |= conn_looks(conn);
+	if (tended)
+		node->events->connecting(node->context);
+}
+
+/*
+ * How long background work for a first grant can wait: a lock that is held for less needs none.
+ * Long before the first renewal, which is due after a third of the lease.
+ */
+static int64_t node_moment_ns(const struct lk__node *node)
+{
+	int64_t part_ns = node->config->watchdog_ms * LK__MS / 30;
+	return part_ns < MOMENT_MAX_NS ? part_ns : MOMENT_MAX_NS;
+}
+
+int64_t lk__node_prepare(struct lk__node *node, int64_t now_ns)
+{
+	int64_t due_ns = atomic_load_explicit(&node->work_due_ns, memory_order_relaxed);
+	int64_t first_ns = now_ns + node_moment_ns(node);
+	if (due_ns == 0 && atomic_compare_exchange_strong(&node->work_due_ns, &due_ns, first_ns))
+		due_ns = first_ns;
+	if (now_ns < due_ns)
+		return due_ns;
+	if (atomic_exchange(&node->work_due_ns, LK__NEVER) != LK__NEVER)
+		lk__conn_open(&node->work);
+	return LK__NEVER;
 }
 
 /* ---- which one a caller takes ---- */
@@ -164,4 +260,22 @@ int64_t lk__node_rest(struct lk__node *node, int64_t now_ns)
 			next_ns = lk__earlier(next_ns,
 					      lk__conn_rest(node->scripts[i], now_ns, REST_NS));
 	return next_ns;
+}
+
+/* ---- those that say nothing ---- */
+
+void lk__node_judge(struct lk__node *node)
+{
+	struct lk__conn *conn;
+	if (!atomic_exchange(&node->judges, false))
+		return;
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		lk__conn_look_again(conn);
+	int64_t silent_ns = atomic_load(&node->silent_ns);
+	if (silent_ns > 0 && silent_ns < atomic_load(&node->greeted_ns)) {
+		atomic_store(&node->silent_ns, 0);
+		for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+			lk__conn_desert(conn, silent_ns);
+	}
+	lk__conn_rest(&node->probe, lk__now_ns(), 0);
 }

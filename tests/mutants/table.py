@@ -117,7 +117,7 @@ MUTANTS = [
          "lk__reply_integer(reply->element[0], 0, 1, &renewed)")],
         World("silence")),
     Mutant("silence-believed", "a connection that a firewall has forgotten is waited for", [
-        ("src/conn/silence.c", "return since_ns + part_ns;",
+        ("src/conn/conn.c", "return since_ns + part_ns;",
          "return since_ns + 1000 * part_ns;")],
         World("silence")),
     # ---- waiting ----

@@ -104,7 +104,7 @@ MUTANTS = [
         (RELEASE, "PUBLISH', ARGV[2], '0'", "PUBLISH', ARGV[2], '1'")],
         "test_lock_wire.py", "in_redis or pair"),
     Mutant("no limit for an answer", [
-        ("src/conn/silence.c", "now_ns >= lk__conn_limit_ns(conn)",
+        ("src/conn/conn.c", "now_ns >= lk__conn_limit_ns(conn)",
          "lk__conn_limit_ns(conn) < 0")],
         "test_lost_replies.py test_hostile.py", "never_comes or slow_drip"),
     Mutant("a fair queue is served last come first", [
