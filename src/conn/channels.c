@@ -469,15 +469,20 @@ void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void
 	lk__conn_unlock_held(conn, &after);
 }
 
+void lk__channel_touch(struct lk__listening *listening, struct lk__deferred *after)
+{
+	listening->heard++;
+	listening->news++;
+	listening->payload[0] = '\0';
+	listening_wake(listening, after);
+}
+
 void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
 	pthread_mutex_lock(&conn->mutex);
-	listening->heard++;
-	listening->news++;
-	listening->payload[0] = '\0';
-	listening_wake(listening, &after);
+	lk__channel_touch(listening, &after);
 	if (conn->leader) /* it may be the listener, and sleeps on the socket */
 		lk__conn_wake(conn);
 	lk__conn_unlock_held(conn, &after);

@@ -134,6 +134,9 @@ void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void
 /* Lets that listener alone try again, as after a message. */
 void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening);
 
+/* The same, with the connection's mutex held. */
+void lk__channel_touch(struct lk__listening *listening, struct lk__deferred *after);
+
 /* For src/conn alone, with the mutex held. */
 void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__channels_probe(struct lk__conn *conn); /* PING when it has been silent for long */

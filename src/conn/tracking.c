@@ -102,6 +102,8 @@ bool lk__tracking_take(struct lk__node *node, struct lk__touched *touched_out)
 		lk__tracked_keys_tell(node, LK__TRACKING_LOST, &after);
 	if (touched_out->begins)
 		lk__tracked_keys_tell(node, LK__TRACKING_BEGINS, &after);
+	if (node->messages.leader) /* it may be one who was told, and sleeps on the socket */
+		lk__conn_wake(&node->messages);
 	lk__conn_unlock(&node->messages, &after);
 	return true;
 }

@@ -14,6 +14,7 @@
 #include "conn/channels.h"
 #include "lock/compensation.h"
 #include "lock/entry_table.h"
+#include "lock/front.h"
 #include "lock/loop.h"
 #include "lock/notice.h"
 #include "sync/script.h"
@@ -833,6 +834,22 @@ static int64_t head_handed_us(const struct lk__entry *entry, const char *payload
 	return handed ? handed_us : 0;
 }
 
+static int hear_look(struct lk__head *head);
+
+/* Listens on, and asks meanwhile who is at the front of the order of turns, if that is due. */
+static int hear_on(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	int64_t ask_ns = lk__front_due_ns(entry, head->waiter->begun_ns);
+	if (lk__now_ns() >= ask_ns)
+		lk__front_ask(entry);
+	bool later = ask_ns != LK__NEVER && lk__now_ns() < ask_ns;
+	int64_t until_ns = later ? lk__earlier(ask_ns, head->hear_until_ns) : head->hear_until_ns;
+	return lk__op_listen(head->op, lk__entry_messages(entry), false, until_ns)
+		       ? LK__OP_WAITS
+		       : hear_look(head);
+}
+
 static int hear_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
@@ -840,6 +857,8 @@ static int hear_look(struct lk__head *head)
 	int rc = lk__op_listen_look(head->op, lk__head_gone(head), NULL);
 	if (rc == LK__OP_WAITS || rc < 0)
 		return rc;
+	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < head->hear_until_ns)
+		return hear_on(head);
 	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
 		lk__channel_retry(lk__entry_messages(entry), lk__entry_channel(entry));
 	head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
@@ -867,9 +886,9 @@ static int hear_begin(struct lk__head *head, int64_t until_ns, bool news_only)
 		lk__conn_open(conn);
 		until_ns = lk__earlier(until_ns, lk__now_ns() + DEAF_NS);
 	}
-	until_ns = lk__earlier(head->waiter->until_ns, until_ns);
+	head->hear_until_ns = lk__earlier(head->waiter->until_ns, until_ns);
 	head_waits(head, LK__HEAD_MESSAGE);
-	return lk__op_listen(head->op, conn, false, until_ns) ? LK__OP_WAITS : hear_look(head);
+	return hear_on(head);
 }
 
 /* ---- its pauses ---- */

@@ -495,8 +495,9 @@ uint64_t lk__entry_begin_try(struct lk__entry *entry)
 void lk__entry_take_hold(struct lk__entry *entry)
 {
 	entry->hold = NULL;
-	if (entry->tracked)
+	if (entry->counted)
 		atomic_fetch_sub(&entry->client->tracked, 1);
+	entry->counted = false;
 	entry->tracked = 0;
 	lk__holders_remove(entry);
 }
@@ -751,6 +752,9 @@ void lk__entry_unsubscribe(struct lk__entry *entry)
 	struct lk__waiting *waiting = entry->waiting;
 	if (!waiting || !waiting->channel)
 		return;
+	if (waiting->place.node)
+		lk__tracker_end(&waiting->place.tracker, waiting->place.node);
+	waiting->place.node = NULL;
 	lk__channel_close(lk__entry_messages(entry), waiting->channel);
 	waiting->channel = NULL;
 	waiting->mark.listening = NULL;

@@ -20,6 +20,7 @@
 
 #include "base/cancel.h"
 #include "conn/channels.h"
+#include "conn/tracking.h"
 #include "lock/client.h"
 #include "sync/attempt.h"
 #include "sync/recipe.h"
@@ -238,6 +239,16 @@ struct lk__caller {
 	const lk_error *why; /* of the head: what stands in its way; else NULL */
 };
 
+/* What the server tells the head at the front of the order of turns: lock/front.h. */
+struct lk__front_place {
+	struct lk__tracker tracker;
+	struct lk__node *node; /* where that listens; NULL: it does not */
+	struct lk__listening *listening;
+	_Atomic bool looked; /* and nothing was told since */
+	bool asks;           /* a question who is at the front is under way */
+	int64_t asked_ns;
+};
+
 /* The part of an entry that is there only while a caller waits, or a try is out: an entry that is
  * merely held, or merely known, is small. */
 struct lk__waiting {
@@ -255,6 +266,7 @@ struct lk__waiting {
 	char turn[LK__FIELD_SIZE];     /* under this id (empty: it has none), */
 	int64_t since_us;              /* since then, as the server was told; 0: it was not yet */
 	struct lk__heard mark;
+	struct lk__front_place place;
 };
 
 struct lk__entry {
@@ -287,6 +299,7 @@ struct lk__entry {
 	bool contended : 1;  /* at our last try or release another process held it, or listened */
 	bool deaf : 1;       /* it may not listen: its waiters look again from time to time */
 	bool renewing : 1;   /* a renewal is in flight */
+	bool counted : 1;    /* among the client's holds that are tracked */
 	bool downgraded : 1; /* its grant's number was given to the other side, once */
 	_Atomic bool doubt;  /* a message came that nobody of us sent */
 	/* A grant is on several nodes, with a number of its own on each: some may keep it longer

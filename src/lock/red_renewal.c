@@ -15,7 +15,9 @@
 #include "conf/config.h"
 #include "lock/entry_table.h"
 #include "lock/hold.h"
+#include "lock/loop.h"
 #include "lock/renewal.h"
+#include "lock/tracked.h"
 #include "sync/script.h"
 
 struct renewal {
@@ -227,6 +229,17 @@ static void renewal_finish(struct lk__request *request)
 	round_leave(round);
 }
 
+/* The node's server is to tell its client when the member's key is gone or changed. */
+static void node_look(const struct lk__red_node *node)
+{
+	struct lk__looks *looks = NULL;
+	lk__loop_start(node->client, NULL);
+	pthread_mutex_lock(&node->member->mutex);
+	lk__looks_add(&looks, node->member);
+	pthread_mutex_unlock(&node->member->mutex);
+	lk__looks_send(looks);
+}
+
 static struct lk__red_round *round_new(const struct lk__renewed *renewed)
 {
 	struct lk__red_round *round = calloc(1, sizeof(*round));
@@ -284,6 +297,7 @@ static void renew(const struct lk__renewed *renewed)
 		struct lk__conn *conn = lk__node_work(lk__entry_node(node->member));
 		lk__conn_submit(conn, request);
 		lk__conn_settle(conn); /* its client may be closed: then it is done already */
+		node_look(node);
 	}
 	pthread_mutex_lock(&entry->mutex);
 	round_leave(round);
@@ -312,7 +326,13 @@ void lk__red_turn(struct lk__entry *entry)
 	}
 	if (round)
 		lk__watch_at(entry, round->until_ns);
+	bool looks = entry->hold && now_ns >= lk__tracked_due_ns(entry);
+	if (looks)
+		entry->tracked = 1; /* from now on a look goes behind each renewal */
 	pthread_mutex_unlock(&entry->mutex);
+	const struct lk__red *red = lk__red_of(entry);
+	for (size_t i = 0; looks && i < red->count; i++)
+		node_look(&red->node[i]);
 }
 
 /* ---- by the caller ---- */

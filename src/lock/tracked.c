@@ -30,29 +30,35 @@ static uint32_t generation_of(const struct lk__node *node)
 
 int64_t lk__tracked_due_ns(const struct lk__entry *entry)
 {
-	if (!is_tracked_kind(entry))
+	int64_t first_ns = lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
+	if (!is_tracked_kind(entry) || !lk__config_tracks(entry->client->config))
 		return LK__NEVER;
+	if (entry->is_quorum) /* of its members, at their nodes: lk__red_turn() */
+		return entry->tracked ? LK__NEVER : first_ns;
 	const struct lk__node *node = lk__entry_node(entry);
-	bool full = !entry->tracked && atomic_load(&entry->client->tracked) >= LK__TRACKED_MAX;
+	bool full = !entry->counted && atomic_load(&entry->client->tracked) >= LK__TRACKED_MAX;
 	if (entry->tracked == generation_of(node) || full || !lk__tracking_is_possible(node))
 		return LK__NEVER;
 	if (lk__tracking_is_wanted(&node->tracking) && !lk__tracking_is_on(&node->tracking))
 		return LK__NEVER; /* it comes up when that begins */
-	return lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
+	return first_ns;
 }
 
 bool lk__tracked_has_gap(const struct lk__entry *entry)
 {
-	return entry->tracked && entry->tracked != generation_of(lk__entry_node(entry));
+	return entry->tracked && !entry->is_quorum &&
+	       entry->tracked != generation_of(lk__entry_node(entry));
 }
 
 /* One hold fewer than can be is no hold fewer: the rest is noticed by renewals. */
 static void looks_put(struct lk__looks *looks, struct lk__entry *entry)
 {
-	if (!entry->tracked && atomic_load(&entry->client->tracked) >= LK__TRACKED_MAX)
+	bool counts = entry->hold && !entry->counted;
+	if (counts && atomic_load(&entry->client->tracked) >= LK__TRACKED_MAX)
 		return;
-	if (!entry->tracked)
+	if (counts)
 		atomic_fetch_add(&entry->client->tracked, 1);
+	entry->counted |= counts;
 	entry->tracked = looks->generation;
 	lk__entry_ref(entry);
 	looks->of[looks->count++] = entry;
@@ -95,6 +101,14 @@ static void looks_free(struct lk__looks *looks)
 	free(looks);
 }
 
+static void doubt(struct lk__entry *entry)
+{
+	lk__doubt(entry);
+	pthread_mutex_lock(&entry->client->mutex);
+	lk__doubt_fronts(entry);
+	pthread_mutex_unlock(&entry->client->mutex);
+}
+
 /* One that is missing may have been so before the look: nobody tells of that. */
 static void looks_finish(struct lk__request *look)
 {
@@ -106,7 +120,7 @@ static void looks_finish(struct lk__request *look)
 		       lk__reply_integer(reply->element[1], 0, INT64_MAX, &there) &&
 		       there < (int64_t)looks->count;
 	for (size_t i = 0; missing && i < looks->count; i++)
-		lk__doubt(looks->of[i]);
+		doubt(looks->of[i]);
 	lk__request_free(look);
 	looks_free(looks);
 }
@@ -160,8 +174,7 @@ static void tracked_all(lk_client *client, const struct lk__node *node, bool dou
 	while ((entry = lk__entries_next(&client->entries, entry))) {
 		if (lk__entry_node(entry) != node)
 			continue;
-		if (doubt)
-			lk__doubt_fronts(entry);
+		lk__doubt_fronts(entry); /* whose look goes behind what they ask then */
 		if (!atomic_load(&entry->hold))
 			continue;
 		if (doubt)

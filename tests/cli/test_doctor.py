@@ -215,7 +215,7 @@ def test_the_rights_are_those_of_the_documented_lists():
     asked: dict[bool, set[str]] = {True: set(), False: set()}
     for when, verb, word in rows:
         one = f"{verb}|{word}" if verb in ("script", "client", "cluster", "pubsub") else verb
-        asked[when in ("ALWAYS", "PLAIN")].add(one)
+        asked[when in ("ALWAYS", "PLAIN", "TRACKED")].add(one)
     granted = set(re.findall(r"\+([\w|]+)", (ROOT / "docs/acl/locks.acl").read_text()))
     assert asked[True] - {"eval"} == granted - {"auth", "time"}  # which the handshake has used
     page = (ROOT / "docs/options.md").read_text()

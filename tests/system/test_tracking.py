@@ -2,8 +2,11 @@
 command. The next renewal would be half a minute away."""
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from keeper import ROOT
 from waiting import until
 
 KINDS = ["lock", "fenced", "plain", "fair", "write", "multi"]
@@ -126,3 +129,129 @@ def test_switched_off(server, make_keeper):
     renewals = keeper.stats().renewals
     until(lambda: keeper.stats().renewals > renewals, 10, "it is renewed")
     assert "cmdstat_client|caching" not in statistics(server)
+
+
+# ---- waiters ----
+
+
+def waiters(make_keeper, server, count: int = 1, kind: str = "lock", **options) -> list:
+    """So many clients that wait for it, each beside the ones before it in the order of turns."""
+    made = []
+    for _ in range(count):
+        keeper = make_keeper(server.unix_url, watchdog_ms=WATCHDOG_MS, look_again_ms=60_000,
+                             **options)
+        made.append((keeper, keeper.say("within", "some", kind=kind, wait=60_000)))
+        until(lambda: server.call("ZCARD", "lockkeeper_turns:{some}") == len(made), SOON_S, "place")
+    return made
+
+
+ENDS_OF_OTHERS = {name: ENDS[name] for name in ("del", "unlink", "rename", "expire", "flushdb")}
+
+
+@pytest.mark.parametrize("kind", ["lock", "plain", "fenced"])
+@pytest.mark.parametrize("end", ENDS_OF_OTHERS)
+def test_a_waiter_hears_that_it_is_gone(server, make_keeper, end, kind):
+    hold = ("SET", "some", "a") if kind == "plain" else ("HSET", "some", "a:1", "1")
+    server.call(*hold)
+    server.call("PEXPIRE", "some", "60000")
+    [(_, waits)] = waiters(make_keeper, server, kind=kind)
+    until(lambda: tracked(server) == 1, SOON_S, "the server watches the key")
+    for words in ENDS_OF_OTHERS[end]:
+        server.call(*words)
+    waits.result(SOON_S).ok()
+
+
+def test_only_the_front_is_told(server, make_keeper):
+    server.call("HSET", "some", "a:1", "1")
+    server.call("PEXPIRE", "some", "60000")
+    made = waiters(make_keeper, server, 3)
+    until(lambda: tracked(server) == 1, SOON_S, "the server watches the key")
+    busy = [keeper.stats().busy for keeper, _ in made]
+    server.call("DEL", "some")
+    made[0][1].result(SOON_S).ok()
+    assert [keeper.stats().busy for keeper, _ in made] == busy, "the others stay where they are"
+    made[0][0].call("release", "some").ok()
+    made[1][1].result(SOON_S).ok()
+    made[1][0].call("release", "some").ok()
+    made[2][1].result(SOON_S).ok()
+
+
+def test_a_waiter_outlives_a_lost_connection(server, make_keeper):
+    server.call("HSET", "some", "a:1", "1")
+    server.call("PEXPIRE", "some", "60000")
+    [(_, waits)] = waiters(make_keeper, server)
+    for kind in ("pubsub", "normal", "pubsub"):
+        until(lambda: tracked(server) == 1, SOON_S, "the server watches the key")
+        server.call("CLIENT", "KILL", "TYPE", kind)
+    until(lambda: tracked(server) == 1, SOON_S, "the server watches the key")
+    server.call("DEL", "some")
+    waits.result(SOON_S).ok()
+
+
+# ---- where it cannot be had, and other deployments ----
+
+
+@pytest.mark.parametrize("right", ["-client|id", "-client|tracking", "-client|caching",
+                                   "resetchannels &redisson*"])
+def test_without_the_right(server, make_keeper, right):
+    """The feature is lost, and no lock."""
+    _, _, *rules = (ROOT / "docs" / "acl" / "locks.acl").read_text().split()
+    server.call("ACL", "SETUSER", "lk", *rules, ">pw", *right.split())
+    keeper = make_keeper(server.unix_url, watchdog_ms=3000, username="lk", password="pw")
+    keeper.call("acquire", "app:some").ok()
+    renewals = keeper.stats().renewals
+    until(lambda: keeper.stats().renewals > renewals + 1, 10, "it is renewed")
+    assert tracked(server) == 0
+    stats = statistics(server)
+    asked = re.findall(r"cmdstat_client.(?:tracking|caching):calls=(\d+)", stats)
+    assert sum(map(int, asked)) <= 2, "it does not ask again and again"
+    keeper.call("release", "app:some").ok()
+
+
+def whole(servers, name: str = "some") -> bool:
+    return all(int(server.info("tracking_total_keys")) > 0 for server in servers)
+
+
+def test_red_as_its_majority_is_gone(make_server, make_keeper):
+    servers = [make_server() for _ in range(3)]
+    keeper = make_keeper(servers[0].unix_url, watchdog_ms=WATCHDOG_MS)
+    keeper.listen()
+    for number, server in enumerate(servers):
+        keeper.open(server.unix_url, c=f"n{number}", watchdog_ms=WATCHDOG_MS)
+        keeper.listen(f"n{number}")
+    keeper.call("acquire", "q", kind="red", c="n0", nodes="n0,n1,n2").ok()
+    until(lambda: whole(servers), SOON_S, "each server watches its key")
+    servers[2].call("DEL", "q")
+    until(lambda: servers[2].call("EXISTS", "q"), SOON_S, "the node is given it again")
+    until(lambda: whole(servers), SOON_S, "each server watches its key")
+    assert keeper.call("is_held", "q", kind="red", c="n0", nodes="n0,n1,n2").result == 1
+    servers[0].pause()
+    servers[2].call("DEL", "q")
+    servers[1].call("DEL", "q")
+    servers[0].resume()
+    until(lambda: keeper.events_of(2) or servers[1].call("EXISTS", "q"), SOON_S, "it is told")
+
+
+def test_in_a_cluster(cluster, make_keeper):
+    keeper = make_keeper(cluster.url, watchdog_ms=WATCHDOG_MS)
+    keeper.listen()
+    for index in range(3):
+        name = cluster.name_on(index, "told")
+        node = cluster.node_of(name)
+        before = tracked(node)
+        keeper.call("acquire", name).ok()
+        until(lambda: tracked(node) > before, SOON_S, "the node watches the key")
+        node.call("DEL", name)
+        until(lambda: keeper.events_of(2, name), SOON_S, "its owner is told")
+
+
+def test_behind_a_failover(watched, make_keeper):
+    made = watched()
+    keeper = make_keeper(made.url, watchdog_ms=WATCHDOG_MS)
+    keeper.listen()
+    keeper.call("acquire", "some").ok()
+    until(lambda: tracked(made.master()) == 1, SOON_S, "the master watches the key")
+    master = made.failover()
+    until(lambda: tracked(master) == 1, 30, "so does the next one")
+    master.call("DEL", "some")
+    told(keeper)

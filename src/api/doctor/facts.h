@@ -63,7 +63,9 @@ struct lk__facts {
 	char master[300]; /* of a replica; that a sentinel names, or "" */
 	char policy[32];  /* of eviction */
 	char fsync[16];
-	char refused[LK__REFUSED_SIZE];          /* of the rights that each lock needs, */
+	char refused[LK__REFUSED_SIZE]; /* of the rights that each lock needs, */
+	char refused_tracking
+		[LK__REFUSED_SIZE]; /* that it needs to hear at once that a lock is gone, */
 	char refused_messages[LK__REFUSED_SIZE]; /* that it needs to tell and hear of releases, */
 	char refused_partial[LK__REFUSED_SIZE];  /* of the others */
 	char deaf[300]; /* why nobody can wait there; "": one could, or it was not tried */

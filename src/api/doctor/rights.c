@@ -18,7 +18,7 @@
 
 #define WORDS 6 /* of one command, at most, with a NULL behind them */
 
-enum need { CORE, PARTIAL, MESSAGE, INSTEAD };
+enum need { CORE, PARTIAL, MESSAGE, TOLD, INSTEAD };
 enum when {
 	ALWAYS = 1,
 	PLAIN = 2,
@@ -27,7 +27,8 @@ enum when {
 	ACKED = 16,
 	SYNCED = 32,
 	CLUSTER = 64,
-	NOTED = 128
+	NOTED = 128,
+	TRACKED = 256
 };
 enum how { READS, ASKED };
 
@@ -87,6 +88,8 @@ static unsigned when_of(const struct lk_config *config)
 		when |= CLUSTER;
 	if (*config->note && strcmp(config->client_record, "off") != 0)
 		when |= NOTED;
+	if (lk__config_tracks(config))
+		when |= TRACKED;
 	return when;
 }
 
@@ -355,6 +358,7 @@ static char *list_of(struct lk__facts *facts, enum need need)
 {
 	return need == CORE      ? facts->refused
 	       : need == MESSAGE ? facts->refused_messages
+	       : need == TOLD    ? facts->refused_tracking
 				 : facts->refused_partial;
 }
 
