@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clocks.h"
 #include "cluster.h"
 #include "failovers.h"
 #include "happens.h"
@@ -141,6 +142,7 @@ static void *last_main(void *argument)
 static void check_grants(void)
 {
 	sim_sleep((sim_stage.calm ? SIM_CALM_LEASE_MS : LATE_MS + SIM_LEASE_MOST_MS) * SIM_MS);
+	sim_sleep(sim_clocks_back_ms() * SIM_MS);
 	sim_sleep((sim_is_replicated() && !sim_stage.calm ? FOUND_MS : 0) * SIM_MS);
 	for (int i = 0; i < SIM_WORKERS; i++)
 		sim_stage.workers[i].task = sim_spawn(last_main, &sim_stage.workers[i]);
@@ -207,17 +209,22 @@ static void begin(void)
 {
 	char url[512];
 	write_url(url, sizeof(url));
-	for (int i = 0; i < SIM_CLIENTS; i++)
+	for (int i = 0; i < SIM_CLIENTS; i++) {
+		sim_belong((unsigned)i + 1);
 		sim_client_open(&sim_stage.clients[i], url, sim_chance(300));
+	}
 	for (int i = 0; i < SIM_WORKERS; i++) {
 		struct sim_worker *worker = &sim_stage.workers[i];
 		worker->number = i;
 		worker->client = &sim_stage.clients[i == SIM_WORKERS - 1];
+		sim_belong(1 + (i == SIM_WORKERS - 1));
 		worker->task = sim_spawn(worker_main, worker);
 	}
 	if (sim_servers() == 1 || sim_is_cluster())
 		sim_outages_begin(0, sim_servers(), false);
+	sim_belong(0);
 	sim_refusals_begin();
+	sim_clocks_begin(sim_servers(), SIM_CLIENTS);
 }
 
 static void *run_main(void *argument)
@@ -248,7 +255,7 @@ static void *run_main(void *argument)
 	sim_sleep((sim_stage.calm ? LATE_MS / 5 : LATE_MS) * SIM_MS);
 	sim_server_close();
 	if (!sim_stage.calm || how == LK_CLOSE_ABANDON)
-		sim_sleep(SIM_CALM_LEASE_MS * SIM_MS);
+		sim_sleep((SIM_CALM_LEASE_MS + sim_clocks_back_ms()) * SIM_MS);
 	sim_failovers_rest();
 	sim_stage.kind->check_left();
 	return NULL;
@@ -289,7 +296,8 @@ static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers
 
 void sim_kinds_run(uint64_t seed, bool verbose)
 {
-	run(seed, verbose, seed % 16, 1, 0, 0);
+	static const unsigned more[] = {0, SIM_CLOCKS, SIM_SUSPENDS, SIM_CLOCKS | SIM_SUSPENDS};
+	run(seed, verbose, (unsigned)(seed % 16) | more[seed / 16 % 4], 1, 0, 0);
 }
 
 void sim_refusals_run(uint64_t seed, bool verbose)

@@ -4,9 +4,10 @@
  * No two owners may believe at once that they hold, unless both read. What a holder believes is
  * true on the server: its field is there, for as long as it was told, and whoever asks is told so.
  * To enter again is granted at once, and counts. Tokens rise with the grants. What is released is
- * gone; what a release keeps is granted to nobody meanwhile. Who frees what another holds says so,
- * and in a world without troubles the holder is told within a third of its lease. A notice that a
- * hold is lost is true, and comes only where somebody has ended the hold, or trouble.
+ * gone; what a release keeps is granted to nobody meanwhile, by the server's clock. Who frees what
+ * another holds says so, and in a world without troubles the holder is told within a third of its
+ * lease. A notice that a hold is lost is true, and comes only where somebody has ended the hold, or
+ * trouble.
  */
 #include <stdio.h>
 #include <string.h>
@@ -322,7 +323,8 @@ static void let_go(struct sim_worker *worker, lk_lock *lock, bool may_keep)
 	int rc = release(worker, lock, keep_ms, &error);
 	sim_note("worker %d: release: %s", worker->number, sim_outcome(rc));
 	if (rc == 0 && keep_ms && !worker->broken && !worker->client->closing)
-		sim_stage.kept_until_ns = call.begun_ns + keep_ms * SIM_MS;
+		sim_stage.kept_until_ns =
+			call.begun_ns + keep_ms * SIM_MS * (sim_had(SIM_CLOCKS) ? 99 : 100) / 100;
 	sim_check_limit(&call, left_ms(&call, deadline_ns) + (keep_ms ? SIM_COMMAND_MS : 0));
 	sim_check_code("release", rc, expected, sim_stage.calm && !sim_stage.breaks ? 1 : 3,
 		       sim_stage.closes, &error);

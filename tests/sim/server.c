@@ -30,7 +30,7 @@ struct peer {
 struct server {
 	struct sim_redis redis;
 	struct peer peers[PEERS_MAX];
-	int64_t offset_us;
+	int64_t offset_us, drift_ppm, drifts_from_ns; /* of its clock */
 	bool down, pauses;
 	int64_t forgot_ns, hangs_until_ns;
 };
@@ -47,10 +47,16 @@ static struct server *server; /* which is asked */
 static bool closed;           /* nothing may be granted any more */
 static void (*watch)(unsigned number, const struct sim_key *key, const struct sim_item *item);
 
+static int64_t clock_us(const struct server *of)
+{
+	int64_t drifts_us = (sim_now_ns() - of->drifts_from_ns) / SIM_US;
+	return sim_now_ns() / SIM_US + of->offset_us + drifts_us * of->drift_ppm / 1000000;
+}
+
 static struct server *choose(unsigned number)
 {
 	server = &servers[number];
-	server->redis.keys.now_us = sim_now_ns() / SIM_US + server->offset_us;
+	server->redis.keys.now_us = clock_us(server);
 	return server;
 }
 
@@ -356,6 +362,17 @@ void sim_server_refuse(unsigned number, enum sim_refusal refuses)
 	server->redis.refuses = refuses;
 }
 
+void sim_server_step(unsigned number, int64_t ms)
+{
+	servers[number].offset_us += ms * 1000;
+}
+
+void sim_server_drift(unsigned number, int64_t ppm)
+{
+	servers[number].drift_ppm = ppm;
+	servers[number].drifts_from_ns = sim_now_ns();
+}
+
 void sim_server_forget_scripts(unsigned number)
 {
 	choose(number);
@@ -411,7 +428,7 @@ void sim_server_replicate(unsigned number, struct sim_replicated *replicated)
 struct sim_redis *sim_server_redis(unsigned number)
 {
 	struct sim_redis *redis = &servers[number].redis;
-	redis->keys.now_us = sim_now_ns() / SIM_US + servers[number].offset_us;
+	redis->keys.now_us = clock_us(&servers[number]);
 	return redis;
 }
 
@@ -434,7 +451,8 @@ void sim_server_end(void)
 
 static int64_t world_ns(int64_t us)
 {
-	return (us - server->offset_us) * SIM_US;
+	int64_t ahead_us = us - clock_us(server); /* what a faster clock has sooner is sooner */
+	return sim_now_ns() + (ahead_us - ahead_us * server->drift_ppm / 1000000) * SIM_US;
 }
 
 /* A count is a string as well, and has no time to live. */

@@ -57,6 +57,10 @@ void sim_server_pause(unsigned number, bool pauses);
 
 /* Each command is refused that this tells of (commands.h). */
 void sim_server_refuse(unsigned number, enum sim_refusal refuses);
+/* Its clock steps; and is faster from now on by so many millionths. */
+void sim_server_step(unsigned number, int64_t ms);
+void sim_server_drift(unsigned number, int64_t ppm);
+
 /* It has forgotten the scripts (SCRIPT FLUSH). */
 void sim_server_forget_scripts(unsigned number);
 

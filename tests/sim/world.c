@@ -29,6 +29,7 @@ struct sim_task {
 	int64_t until_ns;
 	unsigned trouble; /* that may befall it as it wakes */
 	int64_t stalled_until_ns;
+	unsigned process;
 	int saved_errno;
 	int mutexes; /* that it holds */
 	void *values[SIM_KEYS];
@@ -228,10 +229,31 @@ struct sim_task *sim_spawn(void *(*main)(void *), void *argument)
 		return NULL;
 	}
 	task->number = world.count;
+	task->process = world.running ? world.running->process : 0;
 	task->main = main;
 	task->argument = argument;
 	world.tasks[world.count++] = task;
 	return task;
+}
+
+void sim_belong(unsigned process)
+{
+	world.running->process = process;
+}
+
+void sim_suspend(unsigned process, int64_t until_ns)
+{
+	sim_note("process %u is suspended for %.3f ms", process,
+		 (double)(until_ns - world.now_ns) / 1e6);
+	for (unsigned i = world.first; i < world.count; i++) {
+		struct sim_task *task = world.tasks[i];
+		int64_t from_ns = task->stalled_until_ns > world.now_ns ? task->stalled_until_ns
+									: world.now_ns;
+		if (task->ended || task->process != process || from_ns >= until_ns)
+			continue;
+		world.stalled_ns += until_ns - from_ns;
+		task->stalled_until_ns = until_ns;
+	}
 }
 
 static void task_wait(bool (*ready)(const void *subject), const void *subject, int64_t until_ns,

@@ -24,7 +24,9 @@ struct sim_task;
 #define SIM_OUTAGES 8u   /* outages.h, for who makes them */
 #define SIM_REFUSALS 16u /* refusals.h, likewise */
 #define SIM_MOVES 32u    /* cluster.h, likewise */
-#define SIM_ALL_TROUBLES 63u
+#define SIM_CLOCKS 64u   /* clocks.h, likewise */
+#define SIM_SUSPENDS 128u
+#define SIM_ALL_TROUBLES 255u
 
 /* `troubles`: SIM_…. With `verbose`, sim_note() prints. */
 void sim_begin(uint64_t seed, unsigned troubles, bool verbose);
@@ -65,6 +67,11 @@ struct sim_task *sim_self(void); /* NULL outside of any */
 unsigned sim_number(const struct sim_task *task);
 struct sim_task *sim_task_of(unsigned number);
 bool sim_ended(const void *task);
+
+/* The running task, and those that it starts from now on, are of that process; at first, of 0. A
+ * process that is suspended is given no time until then. */
+void sim_belong(unsigned process);
+void sim_suspend(unsigned process, int64_t until_ns);
 
 /* For how long all tasks together were given no time so far. */
 int64_t sim_stalled_ns(void);
