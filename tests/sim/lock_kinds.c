@@ -323,8 +323,8 @@ static void let_go(struct sim_worker *worker, lk_lock *lock, bool may_keep)
 	int rc = release(worker, lock, keep_ms, &error);
 	sim_note("worker %d: release: %s", worker->number, sim_outcome(rc));
 	if (rc == 0 && keep_ms && !worker->broken && !worker->client->closing)
-		sim_stage.kept_until_ns =
-			call.begun_ns + keep_ms * SIM_MS * (sim_had(SIM_CLOCKS) ? 99 : 100) / 100;
+		sim_stage.kept_until_ns = call.begun_ns +
+					  keep_ms * SIM_MS * (sim_had(SIM_CLOCKS) ? 99 : 100) / 100;
 	sim_check_limit(&call, left_ms(&call, deadline_ns) + (keep_ms ? SIM_COMMAND_MS : 0));
 	sim_check_code("release", rc, expected, sim_stage.calm && !sim_stage.breaks ? 1 : 3,
 		       sim_stage.closes, &error);
