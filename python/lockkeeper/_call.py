@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -111,7 +112,19 @@ class Handle:
 
 def made(free: Callable[[Any], Any], pointer_type: str, call: Callable[..., int],
          *arguments: Any) -> Any:
-    """What call(pointer_out, …) makes, freed when Python has no reference to it any more."""
+    """What call(pointer_out, …) makes, freed when Python has no reference to it any more, and then
+    the arguments, of which a client is one.
+
+    Not by ffi.gc(): of objects that refer to one another, the collector might free a lock before it
+    calls __del__ of a hold of it. What a weak reference calls comes behind every __del__, as the
+    pointer itself is nothing that the collector looks at. A program that ends frees nothing.
+    """
     out = ffi.new(pointer_type)
     check(call, out, *arguments)
-    return ffi.gc(out[0], free)
+    pointer = out[0]
+    weakref.finalize(pointer, _free, free, out[0], arguments).atexit = False
+    return pointer
+
+
+def _free(free: Callable[[Any], Any], pointer: Any, arguments: tuple[Any, ...]) -> None:
+    free(pointer)

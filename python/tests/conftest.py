@@ -73,11 +73,12 @@ def eventually() -> Callable[[Callable[[], object]], None]:
 @pytest.fixture
 def program(server: str, tmp_path: pathlib.Path) -> Callable[..., subprocess.Popen[str]]:
     """program("…"): a process that runs those lines; `client` is there."""
-    def start(lines: str) -> subprocess.Popen[str]:
+    def start(lines: str, stdin: bool = False) -> subprocess.Popen[str]:
         path = tmp_path / "program.py"
         path.write_text(f"import lockkeeper\nclient = lockkeeper.Client('unix://{server}')\n"
                         + textwrap.dedent(lines))
         return subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE,
+                                stdin=subprocess.PIPE if stdin else None,
                                 stderr=subprocess.PIPE, text=True)
 
     return start

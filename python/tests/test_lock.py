@@ -76,6 +76,42 @@ def test_a_collected_hold_is_given_back(client, redis, eventually):
     eventually(lambda: redis("EXISTS", "collected") == "0")
 
 
+CYCLE = """
+import gc
+class Job:
+    def __init__(self, client, name):
+        self.me, self.client, self.lock = self, client, client.lock(name)
+        self.hold = self.lock.acquire(wait=5)
+        self.hold.job = self
+"""
+
+
+def test_holds_among_what_the_collector_finds(program, redis, eventually):
+    """Whatever it takes first: the hold, its lock, or the client of both."""
+    done = program(CYCLE + """
+for i in range(40):
+    Job(client, f"cycle-{i}")
+    Job(lockkeeper.Client(client.node), f"other-{i}")
+    gc.collect()
+print("alive")
+input()
+""", stdin=True)
+    assert done.stdout.readline() == "alive\n"
+    eventually(lambda: redis("KEYS", "cycle-*") == "")
+    done.communicate("\n", timeout=20)
+    assert done.returncode == 0
+
+
+def test_a_program_ends_with_holds_among_such_objects(program, redis):
+    done = program(CYCLE + """
+jobs = [Job(client, f"end-{i}") for i in range(40)]
+again = lambda: jobs
+""")
+    said = done.communicate(timeout=20)
+    assert done.returncode == 0, said
+    assert redis("KEYS", "end-*") == ""
+
+
 def test_a_loss(client, redis, eventually):
     told = queue.SimpleQueue()
     with pytest.raises(lockkeeper.Lost):
