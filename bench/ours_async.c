@@ -107,7 +107,7 @@ static int take_processing(lk_completion *completions_out, size_t most, lk_error
 
 static size_t ours_take(uint32_t *indexes_out, size_t most)
 {
-	static lk_completion completions[MOST_AT_ONCE];
+	static lk_completion completions[MOST_AT_ONCE] = {LK_COMPLETION_INIT};
 	lk_error error;
 	if (most > MOST_AT_ONCE)
 		most = MOST_AT_ONCE;
@@ -131,7 +131,7 @@ static long ours_connections(void)
 
 static void close_client(void)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	lk_error error;
 	if (THREADLESS) {
 		lk_request request = {.struct_size = sizeof(request),

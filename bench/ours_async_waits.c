@@ -109,7 +109,7 @@ static void start_all(void)
 /* Takes what there is; each must have ended as `code` says. */
 static long take(int code, int64_t wait_ms)
 {
-	static lk_completion completions[MOST_AT_ONCE];
+	static lk_completion completions[MOST_AT_ONCE] = {LK_COMPLETION_INIT};
 	lk_error error;
 	int count = lk_queue_take(queue, completions, MOST_AT_ONCE, wait_ms, &error);
 	check(count, &error);

@@ -163,7 +163,7 @@ static int line_compare(const void *left, const void *right)
 static int list_read(struct list *list, lk_client *client, const struct wanted *wanted)
 {
 	lk_error error = {0};
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	size_t before = list->count;
 	int failed = 0, result = scan_begin(&scan, client, wanted, &error);
@@ -272,7 +272,7 @@ static int stream_node(struct stream *stream, lk_client *client, const char *nod
 		       const struct wanted *wanted)
 {
 	lk_error error = {0};
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	void *seen = NULL;
 	int result = scan_begin(&scan, client, wanted, &error);

@@ -45,7 +45,7 @@ static int sem_trouble(const struct session *session, const lk_error *error)
 static int is_none(const struct session *session)
 {
 	const char *name = session->argv[1];
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	int none = lk_scan_new(&scan, session->client, NULL, NULL) == 0 &&
 		   lk_scan_show(scan, name, strlen(name), &info, NULL) == 0 &&

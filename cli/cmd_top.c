@@ -62,7 +62,7 @@ static void top_break(struct top *top)
 {
 	char name[sizeof(top->view.notice)];
 	lk_error error = {0};
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	if (!top->selected)
 		return;

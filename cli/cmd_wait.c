@@ -70,7 +70,7 @@ static void place_free(struct place *place)
 static int look(const struct place *place, lk_error *error)
 {
 	const char *name = place->name;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	int locked = 0;
 	int result = place->quorum ? lk_lock_is_locked(place->quorum, &locked, error)
 				   : lk_scan_show(place->scan, name, strlen(name), &info, error);

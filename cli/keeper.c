@@ -289,6 +289,7 @@ static void deadline_refresh(struct keeper *keeper)
 
 static void events_read(struct keeper *keeper)
 {
+	keeper->notice.struct_size = sizeof(keeper->notice);
 	while (lk_event_wait(keeper->client, &keeper->notice, 0, NULL, NULL) == 1) {
 		const char *why = reason_text(keeper, 0);
 		if (keeper->notice.type != LK_EVENT_AT_RISK)

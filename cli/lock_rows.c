@@ -113,7 +113,7 @@ static char *who_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *
 /* To be freed. */
 static char *note_text(lk_scan *scan, const lk_holder *holder)
 {
-	lk_owner_info owner;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	if (!holder || lk_scan_owner(scan, holder->field, holder->field_size, &owner, NULL) != 1)
 		return strdup("");
 	return strdup(owner.note);
@@ -192,7 +192,7 @@ static struct lock_row *row_new(struct lock_rows *rows)
 static int rows_scan(struct lock_rows *rows, lk_scan *scan, const struct look *look,
 		     lk_error *error)
 {
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	int result = 0;
 	int64_t end_ns = rows->read_ns + look->limit_ms * NS_PER_MS;
 	while ((result = lk_scan_next(scan, &info, error)) == 1) {

@@ -269,6 +269,7 @@ static void script_tell(struct lock_while *keeper)
 static void lease_check(struct lock_while *keeper, lk_client *client, lk_lock *lock)
 {
 	int64_t left_ms;
+	keeper->notice.struct_size = sizeof(keeper->notice);
 	while (lk_event_wait(client, &keeper->notice, 0, NULL, NULL) == 1)
 		script_tell(keeper); /* at risk, or lost */
 	if (!keeper->lost && lk_lock_remaining_ms(lock, NULL, &left_ms, NULL)) {

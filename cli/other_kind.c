@@ -40,7 +40,7 @@ static void counter_say(const char *name, const lk_lock_info *info)
 int other_kind_say(lk_client *client, const char *name, const struct lock_kind *wanted)
 {
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_error error = {0};
 	int said = 0;
 	if (lk_scan_new(&scan, client, NULL, &error))

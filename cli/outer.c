@@ -76,7 +76,7 @@ static int holders_judge(const lk_lock_info *info)
 
 int outer_holds(lk_client *client, const char *name)
 {
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	int holds = outer_exist() && lk_scan_new(&scan, client, NULL, NULL) == 0 &&
 		    lk_scan_show(scan, name, strlen(name), &info, NULL) == 0 &&

@@ -28,7 +28,7 @@ int owner_is_kept(const char *field, size_t field_size)
 
 void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size)
 {
-	lk_owner_info owner;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	char since[TIME_SIZE];
 	const char *kept = owner_is_kept(field, field_size) ? "kept by " : "";
 	if (lk_scan_owner(scan, field, field_size, &owner, NULL) != 1) {
@@ -68,7 +68,7 @@ static int number_set(json_t *object, const char *key, int64_t number)
 
 json_t *owner_json(lk_scan *scan, const char *field, size_t field_size)
 {
-	lk_owner_info owner;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	if (lk_scan_owner(scan, field, field_size, &owner, NULL) != 1)
 		return json_null();
 	json_t *object = json_object();

@@ -27,7 +27,7 @@ int locks_walk(const char *url,
 	lk_config *config = NULL;
 	lk_client *client = NULL;
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	int code = 0, result = lk_config_new(&config, &error);
 	if (result == 0) /* of the environment's options, which are for another server, none */
 		result = lk_config_set(config, "url", url, &error);

@@ -8,6 +8,7 @@
 
 static void view_ask(struct view *view, lk_client *client, const char *name)
 {
+	view->info.struct_size = sizeof(view->info);
 	view->code = lk_scan_new(&view->scan, client, NULL, &view->error);
 	if (view->code == 0)
 		view->code = lk_scan_show(view->scan, name, strlen(name), &view->info,

@@ -111,7 +111,7 @@ static int state_find(const struct wait_status *waiting, lk_scan *scan, lk_lock_
 /* Explains what the server shows: 1, or 0 where that does not say who is in the way. */
 static int explain_state(const struct wait_status *waiting, lk_scan *scan, char *text)
 {
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_error error = {0};
 	if (state_find(waiting, scan, &info, text, &error) < 0) {
 		error_text_plain(error.message);
@@ -401,7 +401,7 @@ void wait_status_conclude(struct wait_status *waiting)
 void wait_status_holder(const struct wait_status *waiting, char *text_out, size_t size)
 {
 	char text[TEXT_SIZE] = "";
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan;
 	*text_out = '\0';
 	if (lk_scan_new(&scan, waiting->client, NULL, NULL))

@@ -26,7 +26,7 @@ struct job {
 static void *read_notices(void *argument)
 {
 	struct job *job = argument;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 
 	while (lk_event_wait(job->client, &event, -1, NULL, NULL) == 1) {
 		if (event.type == LK_EVENT_AT_RISK)

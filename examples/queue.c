@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 {
 	int jobs = argc - 1, left = jobs;
 	lk_lock **locks = calloc((size_t)argc, sizeof(lk_lock *));
-	lk_completion completed[COMPLETIONS];
+	lk_completion completed[COMPLETIONS] = {LK_COMPLETION_INIT};
 	lk_request notices = {.struct_size = sizeof(notices), .operation = LK_OP_NOTICE};
 	lk_client *client = NULL;
 	lk_queue *queue = NULL;

@@ -43,7 +43,7 @@ static void turn(int limit_ms)
 /* The loop, until the next completion. */
 static void await(void)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	while (lk_queue_take(queue, &completion, 1, 0, &error) == 0)
 		turn(-1);
 	error = completion.error;

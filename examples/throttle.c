@@ -45,7 +45,7 @@ static void complete(lk_queue *queue, lk_permit_semaphore *ovens, const lk_compl
 int main(int argc, char **argv)
 {
 	lk_permit_semaphore *ovens = NULL;
-	lk_completion completed;
+	lk_completion completed = LK_COMPLETION_INIT;
 	lk_client *client = NULL;
 	lk_queue *queue = NULL;
 

@@ -27,7 +27,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Passes on what the library tells, until the client is closed: never, here. */
 static void *listen_main(void *argument)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	lk_error error;
 	while (lk_event_wait(client, &event, -1, NULL, &error) == 1)
 		turns_tell(event.type == LK_EVENT_AT_RISK ? "at risk"

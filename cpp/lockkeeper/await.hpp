@@ -137,6 +137,7 @@ class request_table
 			return false;
 		lk_error details{};
 		lk_completion completion{};
+		completion.struct_size = sizeof(completion);
 		const int count = lk_queue_take(queue_, &completion, 1, wait_ms, &details);
 		detail::check(count, details);
 		if (count > 0)

@@ -69,7 +69,7 @@ static void job_complete(struct job *job, const lk_completion *completion)
 void job_ready(void *context)
 {
 	struct job *job = context;
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	while (lk_queue_take(job->queue, &completion, 1, 0, &error) == 1)
 		job_complete(job, &completion);
 }
@@ -87,7 +87,7 @@ void job_worked(struct job *job)
 
 int job_end(struct job *job)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	lk_lock_free(job->lock);
 	need(lk_client_close(job->client, LK_CLOSE_RELEASE, &error));
 	while (lk_queue_take(job->queue, &completion, 1, 0, &error) == 1)

@@ -107,8 +107,17 @@ typedef struct lk_leader {
 				      that is to lead */
 } lk_leader;
 
+#define LK_LEADER_INIT                                                                             \
+	{                                                                                          \
+		sizeof(lk_leader), 0, 0, 0, 0, 0, {0}, {0}, 0,                                     \
+		{                                                                                  \
+			0                                                                          \
+		}                                                                                  \
+	}
+
 /* One that waits. */
 typedef struct lk_candidate {
+	size_t struct_size; /* the program sets it in the first element of an array */
 	char id[LK_FIELD_SIZE];
 	char host[LK_NODE_SIZE];
 	int priority;
@@ -118,6 +127,14 @@ typedef struct lk_candidate {
 	size_t value_size;
 	char value[LK_ELECTION_VALUE_SIZE_MAX + 1]; /* and a NUL */
 } lk_candidate;
+
+#define LK_CANDIDATE_INIT                                                                          \
+	{                                                                                          \
+		sizeof(lk_candidate), {0}, {0}, 0, 0, 0, 0, 0,                                     \
+		{                                                                                  \
+			0                                                                          \
+		}                                                                                  \
+	}
 
 LK_BEGIN_DECLS
 
@@ -236,12 +253,12 @@ LK_API int lk_election_ask(lk_election *election, const char *id, lk_error *erro
 
 /*
  * Asks the server who waits: writes the first `most` in the order in which they would be elected,
- * and returns how many wait. `candidates_out` may be NULL if `most` is 0. `size` is
- * sizeof(lk_candidate). Blocks for one round trip, at most for the command limit. Errors:
- * LK_EINVAL, LK_EWRONGTYPE, LK_ENOMEM and those of lk_client_ping(). Since 0.1.
+ * and returns how many wait. `candidates_out` may be NULL if `most` is 0; else set the
+ * `struct_size` of the first element before. Blocks for one round trip, at most for the command
+ * limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_ENOMEM and those of lk_client_ping(). Since 0.1.
  */
-LK_API int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, size_t size,
-				  size_t most, lk_error *error);
+LK_API int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, size_t most,
+				  lk_error *error);
 
 LK_END_DECLS
 

@@ -50,8 +50,8 @@
  * A renewal that succeeds after LK_EVENT_AT_RISK does not change what that notice says.
  */
 
-/* It may grow at its end, and a program keeps the size that it was compiled with. */
 typedef struct lk_event {
+	size_t struct_size;            /* the program sets it, LK_EVENT_INIT: so much is written */
 	int type;                      /* LK_EVENT_… */
 	uint64_t tag;                  /* lk_acquire_options.tag of the outermost hold */
 	int64_t deadline_ns;           /* when the hold ends or ended, CLOCK_BOOTTIME */
@@ -65,28 +65,26 @@ typedef struct lk_event {
 	char reason[LK_EVENT_REASON_SIZE]; /* the same: in words */
 } lk_event;
 
-LK_BEGIN_DECLS
+#define LK_EVENT_INIT                                                                              \
+	{                                                                                          \
+		sizeof(lk_event), 0, 0, 0, {0}, 0, {0}, 0, {0}, 0, {0},                            \
+		{                                                                                  \
+			0                                                                          \
+		}                                                                                  \
+	}
 
-/*
- * As lk_event_wait(), which calls it, for a struct of `event_size` bytes: what programs in other
- * languages call. A smaller struct than the library's gets its first members; of a larger one, what
- * the library does not know is zero. Blocks as lk_event_wait(). Errors: as there; LK_EINVAL for a
- * size that no version has had. Since 0.1.
- */
-LK_API int lk_event_wait_sized(lk_client *client, lk_event *event_out, size_t event_size,
-			       int64_t wait_ms, lk_cancel *cancel, lk_error *error);
+LK_BEGIN_DECLS
 
 /*
  * Writes the next notice and returns 1, or returns 0 when none came within `wait_ms` (0: do not
  * wait; -1: no limit). Blocks no longer than that, and asks no server. `cancel` may be NULL. Any
- * number of threads may wait; each notice goes to one of them. Errors: LK_ECANCELLED, LK_ECLOSED
- * (after the last notice), LK_EINVAL, LK_EFORKED. Since 0.1.
+ * number of threads may wait; each notice goes to one of them. Set the `struct_size` of `event_out`
+ * first. The library writes so much; of a larger `struct_size` than its own, what it does not know
+ * is zero. Errors: LK_ECANCELLED, LK_ECLOSED (after the last notice), LK_EINVAL (a `struct_size`
+ * that no version has had, …), LK_EFORKED. Since 0.1.
  */
-static inline int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms,
-				lk_cancel *cancel, lk_error *error)
-{
-	return lk_event_wait_sized(client, event_out, sizeof(*event_out), wait_ms, cancel, error);
-}
+LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
+			 lk_error *error);
 
 /*
  * Returns a descriptor that is readable exactly while notices are pending, for poll(2) or an event

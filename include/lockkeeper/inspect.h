@@ -72,10 +72,10 @@ typedef struct lk_waiter {
 	size_t field_size;
 } lk_waiter;
 
-/* It and lk_owner_info may grow at their ends; a program keeps the sizes it was compiled with. */
 typedef struct lk_lock_info {
-	const char *type; /* see above */
-	const char *name; /* with a NUL after its bytes; without the configured prefix */
+	size_t struct_size; /* the program sets it, LK_LOCK_INFO_INIT: so much is written */
+	const char *type;   /* see above */
+	const char *name;   /* with a NUL after its bytes; without the configured prefix */
 	size_t name_size;
 	int64_t ttl_ms;      /* -1: no time to live */
 	size_t holder_count; /* 0: not locked */
@@ -92,8 +92,14 @@ typedef struct lk_lock_info {
 	int may_be_data;        /* 1: it may be something else than a lock */
 } lk_lock_info;
 
+#define LK_LOCK_INFO_INIT                                                                          \
+	{                                                                                          \
+		sizeof(lk_lock_info), NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, 0      \
+	}
+
 /* Who an owner is. Its client writes this into a key of its own, and nobody checks it. */
 typedef struct lk_owner_info {
+	size_t struct_size;    /* the program sets it, LK_OWNER_INFO_INIT: so much is written */
 	const char *client_id; /* the client's UUID */
 	const char *host;
 	int64_t pid;
@@ -103,6 +109,11 @@ typedef struct lk_owner_info {
 	const char *note;    /* why it has that hold (lk_acquire_options.note), or else its locks
 				(option note); or "" */
 } lk_owner_info;
+
+#define LK_OWNER_INFO_INIT                                                                         \
+	{                                                                                          \
+		sizeof(lk_owner_info), NULL, NULL, 0, 0, NULL, NULL, NULL                          \
+	}
 
 LK_BEGIN_DECLS
 
@@ -137,65 +148,42 @@ LK_API int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_si
 				 lk_error *error);
 
 /*
- * As lk_scan_next(), lk_scan_show() and lk_scan_owner(), which call these, for a struct of
- * `info_size` bytes: what programs in other languages call. A smaller struct than the library's
- * gets its first members; of a larger one, what the library does not know is zero. They block as
- * those do. Errors: as there; LK_EINVAL for a size that no version has had. Since 0.1.
- */
-LK_API int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size,
-			      lk_error *error);
-
-/* The same. Since 0.1. */
-LK_API int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size,
-			      lk_lock_info *info_out, size_t info_size, lk_error *error);
-
-/* The same. Since 0.1. */
-LK_API int lk_scan_owner_sized(lk_scan *scan, const char *field, size_t field_size,
-			       lk_owner_info *info_out, size_t info_size, lk_error *error);
-
-/*
  * Writes the next lock and returns 1, or returns 0 at the end. A lock may come twice if the key
  * space changes meanwhile (SCAN allows that). What `info_out` points to is valid until the next
  * call on `scan`. Blocks for round trips: two for about 500 keys of the database, one for each
  * read/write lock with readers and for each lock with 20 or more holders or waiters, each at most
  * for the command limit; and one for each key that may be a lock where the server refused to answer
- * for all at once. One thread at a time.
+ * for all at once. One thread at a time. Set the `struct_size` of `info_out` first. The library
+ * writes so much; of a larger `struct_size` than its own, what it does not know is zero.
  * Errors: LK_EINVAL and those of lk_client_ping(). After an error, call it again: it
  * continues behind the key at which it failed. Since 0.1.
  */
-static inline int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error)
-{
-	return lk_scan_next_sized(scan, info_out, sizeof(*info_out), error);
-}
+LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
 
 /*
- * Writes the state of one lock (holder_count 0 when it is free) and returns 0. What `info_out`
+ * Writes the state of one lock (holder_count 0 when it is free) and returns 0. Set the
+ * `struct_size` of `info_out` first. What `info_out`
  * points to is valid until the next call on `scan`. A walk in progress continues afterwards. Blocks
  * for one or two round trips, each at most for the command limit; where the key changes its type
  * meanwhile it looks again, up to 20 times, and then fails with LK_EUNAVAILABLE. One thread at a
  * time. Errors: LK_EWRONGTYPE when the key is not a lock, LK_EINVAL and those of lk_client_ping().
  * Since 0.1.
  */
-static inline int lk_scan_show(lk_scan *scan, const void *name, size_t name_size,
-			       lk_lock_info *info_out, lk_error *error)
-{
-	return lk_scan_show_sized(scan, name, name_size, info_out, sizeof(*info_out), error);
-}
+LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
+			lk_error *error);
 
 /*
  * Writes who the owner of a field is (the field of an lk_holder or lk_waiter) and returns 1.
  * Returns 0 when its client tells nothing: a client of another library, a client that is gone, or
  * one with client_record=off. The id of a permit leads to its client too. Anyone who may write keys
- * can write this one: it is a hint for people. What `info_out` points to is valid until the
- * next call on `scan`; what the other calls wrote about a lock stays valid. Blocks for one round
- * trip for each new client, at most for the command limit; `scan` remembers up to 1,000 clients.
- * One thread at a time. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * can write this one: it is a hint for people. Set the `struct_size` of `info_out` first. The
+ * library writes so much; of a larger `struct_size` than its own, what it does not know is zero.
+ * What `info_out` points to is valid until the next call on `scan`; what the other calls wrote about
+ * a lock stays valid. Blocks for one round trip for each new client, at most for the command limit;
+ * `scan` remembers up to 1,000 clients. One thread at a time. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
  */
-static inline int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size,
-				lk_owner_info *info_out, lk_error *error)
-{
-	return lk_scan_owner_sized(scan, field, field_size, info_out, sizeof(*info_out), error);
-}
+LK_API int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size,
+			 lk_owner_info *info_out, lk_error *error);
 
 /* Ends the walk and frees what it wrote. NULL is fine. Returns NULL. Since 0.1. */
 LK_API lk_scan *lk_scan_free(lk_scan *scan);

@@ -161,6 +161,14 @@ typedef struct lk_wait_info {
 	char reason[504];  /* the same in words; for a red lock, what each node has said */
 } lk_wait_info;
 
+#define LK_WAIT_INFO_INIT                                                                          \
+	{                                                                                          \
+		sizeof(lk_wait_info), 0, 0, 0, 0,                                                  \
+		{                                                                                  \
+			0                                                                          \
+		}                                                                                  \
+	}
+
 LK_BEGIN_DECLS
 
 /*

@@ -144,8 +144,9 @@ typedef struct lk_request {
 			NULL, NULL, NULL, 0                                                        \
 	}
 
-/* It may grow at its end, and a program keeps the size that it was compiled with. */
 typedef struct lk_completion {
+	size_t struct_size;  /* the program sets it in the first element of an array: so much of
+				each is written */
 	uint64_t id;         /* of the request, as its start wrote it */
 	uint64_t tag;        /* of the request; of a notice: the hold's */
 	int operation;       /* LK_OP_… */
@@ -160,6 +161,14 @@ typedef struct lk_completion {
 	char server[LK_NODE_SIZE]; /* lk_event.server */
 	char reason[LK_EVENT_REASON_SIZE];
 } lk_completion;
+
+#define LK_COMPLETION_INIT                                                                         \
+	{                                                                                          \
+		sizeof(lk_completion), 0, 0, 0, 0, 0, 0, {0}, {0}, 0, {0, 0, {0}}, 0, {0},         \
+		{                                                                                  \
+			0                                                                          \
+		}                                                                                  \
+	}
 
 LK_BEGIN_DECLS
 
@@ -253,27 +262,15 @@ LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *per
 LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
 
 /*
- * As lk_queue_take(), which calls it, for an array of structs of `completion_size` bytes each: what
- * programs in other languages call. Smaller structs than the library's get its first members; of
- * larger ones, what the library does not know is zero. Errors: as there; LK_EINVAL for a size that
- * no version has had. Since 0.1.
- */
-LK_API int lk_queue_take_sized(lk_queue *queue, lk_completion *completions_out,
-			       size_t completion_size, size_t most, int64_t wait_ms,
-			       lk_error *error);
-
-/*
  * Takes the oldest completions, `most` at most, and returns how many it wrote. Waits until there is
  * one, at most `wait_ms` (0: does not wait; -1: no limit), and returns 0 if none came. Any number
- * of threads may take; each completion goes to one of them. Errors: LK_EINVAL, LK_EFORKED.
- * Since 0.1.
+ * of threads may take; each completion goes to one of them. Set the `struct_size` of the first
+ * element before. The library takes it for the size of all elements; of a larger one than its own,
+ * what it does not know is zero. Errors: LK_EINVAL (a `struct_size` that no version has had, …),
+ * LK_EFORKED. Since 0.1.
  */
-static inline int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
-				int64_t wait_ms, lk_error *error)
-{
-	return lk_queue_take_sized(queue, completions_out, sizeof(*completions_out), most, wait_ms,
-				   error);
-}
+LK_API int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
+			 int64_t wait_ms, lk_error *error);
 
 LK_END_DECLS
 

@@ -62,6 +62,21 @@ typedef struct lk_stats {
 	lk_histogram margin_us;           /* the lease that was left when that answer came */
 } lk_stats;
 
+#define LK_HISTOGRAM_INIT                                                                          \
+	{                                                                                          \
+		0, 0,                                                                              \
+		{                                                                                  \
+			0                                                                          \
+		}                                                                                  \
+	}
+
+#define LK_STATS_INIT                                                                              \
+	{                                                                                          \
+		sizeof(lk_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,         \
+			LK_HISTOGRAM_INIT, LK_HISTOGRAM_INIT, 0, 0, 0, 0, 0, {0},                  \
+			LK_HISTOGRAM_INIT, LK_HISTOGRAM_INIT                                       \
+	}
+
 LK_BEGIN_DECLS
 
 /*

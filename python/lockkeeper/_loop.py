@@ -84,14 +84,15 @@ class Loop:
                            lib.lk_queue_new, 0)
         self._requests: dict[int, _Request] = {}
         self._completions = ffi.new("lk_completion[]", AT_ONCE)
+        self._completions[0].struct_size = ffi.sizeof("lk_completion")
         self._id = ffi.new("uint64_t *")
         loop.add_reader(check(lib.lk_queue_fd, self._queue), self._take)
         weakref.finalize(loop, Loop._drain, self._queue, self._requests, self.process)
 
     def _take(self) -> None:
-        size, completions = ffi.sizeof("lk_completion"), self._completions
+        completions = self._completions
         while True:
-            count = lib.lk_queue_take_sized(self._queue, completions, size, AT_ONCE, 0, ffi.NULL)
+            count = lib.lk_queue_take(self._queue, completions, AT_ONCE, 0, ffi.NULL)
             for index in range(count):
                 _deliver(self._requests, completions[index])
             if count < AT_ONCE:
@@ -138,10 +139,10 @@ class Loop:
             return
         for number in requests:
             lib.lk_queue_cancel(queue, number, ffi.NULL)
-        completion, until = ffi.new("lk_completion *"), time.monotonic() + DRAIN_S
+        completion = ffi.new("lk_completion *", {"struct_size": ffi.sizeof("lk_completion")})
+        until = time.monotonic() + DRAIN_S
         while requests and time.monotonic() < until:
-            if lib.lk_queue_take_sized(queue, completion, ffi.sizeof("lk_completion"), 1, 100,
-                                       ffi.NULL) == 1:
+            if lib.lk_queue_take(queue, completion, 1, 100, ffi.NULL) == 1:
                 _deliver(requests, completion)
 
 

@@ -81,8 +81,8 @@ class Notices:
         self._holds[hold._number] = hold
 
     def _run(self) -> None:
-        event, size = ffi.new("lk_event *"), ffi.sizeof("lk_event")
-        while lib.lk_event_wait_sized(self._pointer, event, size, -1, ffi.NULL, ffi.NULL) == 1:
+        event = ffi.new("lk_event *", {"struct_size": ffi.sizeof("lk_event")})
+        while lib.lk_event_wait(self._pointer, event, -1, ffi.NULL, ffi.NULL) == 1:
             self._tell(_read(event), self._holds.get(event.tag))
         with self._mutex:
             self._ended = True

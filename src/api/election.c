@@ -482,17 +482,15 @@ static int leader_look(const struct election_call *call, int64_t until_ns, lk_le
 
 static void leader_copy(lk_leader *leader_out, const lk_leader *leader)
 {
-	size_t size = leader_out->struct_size;
-	lk__copy_sized(leader_out, size, leader, sizeof(*leader));
-	leader_out->struct_size = size;
+	lk__copy_sized(leader_out, leader_out->struct_size, leader, sizeof(*leader));
 }
 
 static int leader_check(const char *operation, const lk_leader *leader_out, lk_error *error)
 {
 	if (!leader_out)
 		return lk__fail(error, LK_EINVAL, "%s: leader_out is NULL", operation);
-	return lk__check_size(operation, "struct_size", leader_out->struct_size,
-			      offsetof(lk_leader, value_size), sizeof(*leader_out), error);
+	return lk__check_size(operation, leader_out, offsetof(lk_leader, value_size),
+			      sizeof(*leader_out), error);
 }
 
 int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_error *error)
@@ -561,11 +559,11 @@ static int candidate_order(const void *one, const void *other)
 }
 
 static int candidates_read(const struct election_call *call, const redisReply *reply,
-			   lk_candidate *candidates_out, size_t size, size_t most, lk_error *error)
+			   lk_candidate *candidates_out, size_t most, lk_error *error)
 {
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements > INT32_MAX)
 		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
-	size_t count = 0;
+	size_t count = 0, size = most ? candidates_out->struct_size : 0;
 	lk_candidate *all = calloc(reply->elements + 1, sizeof(*all));
 	if (!all)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", call->operation);
@@ -578,23 +576,24 @@ static int candidates_read(const struct election_call *call, const redisReply *r
 	return (int)count;
 }
 
-int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, size_t size,
-			   size_t most, lk_error *error)
+int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, size_t most,
+			   lk_error *error)
 {
 	const char *operation = "lk_election_candidates";
 	struct election_call call;
 	struct lk__request *request;
 	if (most && !candidates_out)
 		return lk__fail(error, LK_EINVAL, "%s: candidates_out is NULL", operation);
-	int rc = lk__check_size(operation, "size", size, sizeof(*candidates_out),
-				sizeof(*candidates_out), error);
+	int rc = most ? lk__check_size(operation, candidates_out, sizeof(*candidates_out),
+				       sizeof(*candidates_out), error)
+		      : 0;
 	if (rc == 0)
 		rc = call_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
 	rc = look_ask(&call, "candidates", command_until_ns(election), &request, error);
 	if (rc == 0) {
-		rc = candidates_read(&call, request->reply, candidates_out, size, most, error);
+		rc = candidates_read(&call, request->reply, candidates_out, most, error);
 		lk__request_free(request);
 	}
 	return call_end(&call, rc);

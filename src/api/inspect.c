@@ -298,26 +298,25 @@ static int scan_next(lk_scan *scan, lk_lock_info *info, lk_error *error)
 	}
 }
 
-static int info_size_check(const char *operation, size_t info_size, lk_error *error)
+static int info_check(const char *operation, const lk_lock_info *info_out, lk_error *error)
 {
-	return lk__check_size(operation, "info_size", info_size, LOCK_INFO_SIZE_MIN,
-			      sizeof(lk_lock_info), error);
+	return lk__check_size(operation, info_out, LOCK_INFO_SIZE_MIN, sizeof(*info_out), error);
 }
 
-int lk_scan_next_sized(lk_scan *scan, lk_lock_info *info_out, size_t info_size, lk_error *error)
+int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error)
 {
 	lk_lock_info info = {.name = NULL};
 	int saved;
 	if (!scan || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_next: an argument is NULL");
-	int rc = info_size_check("lk_scan_next", info_size, error);
+	int rc = info_check("lk_scan_next", info_out, error);
 	if (rc == 0)
 		rc = lk__enter(scan->client, "lk_scan_next", &scan->look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	rc = scan_next(scan, &info, error);
 	if (rc == 1)
-		lk__copy_sized(info_out, info_size, &info, sizeof(info));
+		lk__copy_sized(info_out, info_out->struct_size, &info, sizeof(info));
 	lk__leave(saved);
 	return rc;
 }
@@ -390,14 +389,14 @@ static int look_by_name(lk_scan *scan, const void *name, size_t name_size, lk_lo
 	return rc;
 }
 
-int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
-		       size_t info_size, lk_error *error)
+int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
+		 lk_error *error)
 {
 	lk_lock_info info = {.name = NULL};
 	int saved;
 	if (!scan || !name || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_show: an argument is NULL");
-	int rc = info_size_check("lk_scan_show", info_size, error);
+	int rc = info_check("lk_scan_show", info_out, error);
 	if (rc == 0)
 		rc = lk__name_check(scan->client, name, &name_size, "lk_scan_show", error);
 	if (rc < 0)
@@ -407,7 +406,7 @@ int lk_scan_show_sized(lk_scan *scan, const void *name, size_t name_size, lk_loc
 		return rc;
 	rc = look_by_name(scan, name, name_size, &info, error);
 	if (rc == 1)
-		lk__copy_sized(info_out, info_size, &info, sizeof(info));
+		lk__copy_sized(info_out, info_out->struct_size, &info, sizeof(info));
 	lk__leave(saved);
 	return rc < 0 ? rc : 0;
 }
@@ -439,23 +438,23 @@ int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_
 	return rc;
 }
 
-int lk_scan_owner_sized(lk_scan *scan, const char *field, size_t field_size,
-			lk_owner_info *info_out, size_t info_size, lk_error *error)
+int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size, lk_owner_info *info_out,
+		  lk_error *error)
 {
 	lk_owner_info info;
 	int saved;
 	if (!scan || !field || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_scan_owner: an argument is NULL");
 	struct lk__look look = {.client = scan->client};
-	int rc = lk__check_size("lk_scan_owner", "info_size", info_size, OWNER_INFO_SIZE_MIN,
-				sizeof(info), error);
+	int rc = lk__check_size("lk_scan_owner", info_out, OWNER_INFO_SIZE_MIN, sizeof(info),
+				error);
 	if (rc == 0)
 		rc = lk__enter(scan->client, "lk_scan_owner", &look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	rc = lk__owner_look(&scan->owners, &look, field, field_size, &info, error);
 	if (rc == 1)
-		lk__copy_sized(info_out, info_size, &info, sizeof(info));
+		lk__copy_sized(info_out, info_out->struct_size, &info, sizeof(info));
 	lk__leave(saved);
 	return rc;
 }

@@ -70,26 +70,29 @@ static int take_resized(lk_queue *queue, char *out, size_t size, size_t most, in
 	return (int)count;
 }
 
-int lk_queue_take_sized(lk_queue *queue, lk_completion *completions_out, size_t completion_size,
-			size_t most, int64_t wait_ms, lk_error *error)
+int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t wait_ms,
+		  lk_error *error)
 {
 	const char *operation = "lk_queue_take";
 	int saved, rc = lk__queue_check(queue, operation, error);
 	if (rc == 0 && (!completions_out || most == 0 || most > INT32_MAX))
 		rc = lk__fail(error, LK_EINVAL, "%s: there is no room for a completion", operation);
 	if (rc == 0)
-		rc = lk__check_size(operation, "completion_size", completion_size,
-				    COMPLETION_SIZE_MIN, sizeof(lk_completion), error);
+		rc = lk__check_size(operation, completions_out, COMPLETION_SIZE_MIN,
+				    sizeof(lk_completion), error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	if (rc < 0)
 		return rc;
 	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
+	size_t size = completions_out->struct_size;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
-	rc = completion_size == sizeof(lk_completion)
+	rc = size == sizeof(lk_completion)
 		     ? lk__queue_take(queue, completions_out, most, until_ns, lk__async_taken)
-		     : take_resized(queue, (char *)completions_out, completion_size, most,
-				    until_ns);
+		     : take_resized(queue, (char *)completions_out, size, most, until_ns);
 	pthread_setcancelstate(saved, NULL);
+	if (size == sizeof(lk_completion))
+		for (int i = 0; i < rc; i++)
+			completions_out[i].struct_size = size;
 	return rc;
 }

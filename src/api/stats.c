@@ -73,16 +73,14 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 {
 	if (!client || !stats_out)
 		return lk__fail(error, LK_EINVAL, "lk_client_stats: an argument is NULL");
-	size_t size = stats_out->struct_size;
-	int rc = lk__check_size("lk_client_stats", "struct_size", size, sizeof(size),
-				sizeof(lk_stats), error);
+	int rc = lk__check_size("lk_client_stats", stats_out, sizeof(size_t), sizeof(lk_stats),
+				error);
 	if (rc == 0)
 		rc = lk__check_forked(client, "lk_client_stats", error);
 	if (rc < 0)
 		return rc;
 	lk_stats stats;
 	lk__stats_get(client, &stats);
-	stats.struct_size = size;
-	lk__copy_sized(stats_out, size, &stats, sizeof(stats));
+	lk__copy_sized(stats_out, stats_out->struct_size, &stats, sizeof(stats));
 	return 0;
 }

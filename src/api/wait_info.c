@@ -130,16 +130,15 @@ int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *error)
 {
 	if (!lock || !info_out)
 		return lk__fail(error, LK_EINVAL, "lk_lock_wait_info: an argument is NULL");
-	size_t size = info_out->struct_size;
-	int rc = lk__check_size("lk_lock_wait_info", "struct_size", size, sizeof(size),
-				sizeof(*info_out), error);
+	int rc = lk__check_size("lk_lock_wait_info", info_out, sizeof(size_t), sizeof(*info_out),
+				error);
 	if (rc == 0)
 		rc = lk__client_check(lk__lock_client(lock), "lk_lock_wait_info", error);
 	if (rc < 0)
 		return rc;
-	lk_wait_info info = {.struct_size = size};
+	lk_wait_info info = {.struct_size = sizeof(info)};
 	rc = lock_wait_info(lock, &info);
 	if (rc == 1)
-		lk__copy_sized(info_out, size, &info, sizeof(info));
+		lk__copy_sized(info_out, info_out->struct_size, &info, sizeof(info));
 	return rc;
 }

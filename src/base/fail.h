@@ -36,13 +36,22 @@ __attribute__((format(printf, 3, 4))) int lk__fail_system(lk_error *error, int s
 
 #define LK__GROWTH_MAX 1024 /* bytes that a later version's struct may have more than ours */
 
+/* The size that the caller has said in the first member of a struct. */
+static inline size_t lk__size_of(const void *out)
+{
+	size_t size;
+	memcpy(&size, out, sizeof(size));
+	return size;
+}
+
 /* 0, or LK_EINVAL for a size of the caller's struct that no version can have. */
-static inline int lk__check_size(const char *operation, const char *what, size_t size, size_t least,
+static inline int lk__check_size(const char *operation, const void *out, size_t least,
 				 size_t own_size, lk_error *error)
 {
+	size_t size = lk__size_of(out);
 	if (size >= least && size <= own_size + LK__GROWTH_MAX)
 		return 0;
-	return lk__fail(error, LK_EINVAL, "%s: %s is %zu", operation, what, size);
+	return lk__fail(error, LK_EINVAL, "%s: struct_size is %zu", operation, size);
 }
 
 /* Writes as much of our struct as the caller's has room for; what we do not know becomes zero. */
@@ -50,6 +59,7 @@ static inline void lk__copy_sized(void *out, size_t size, const void *own, size_
 {
 	memset(out, 0, size);
 	memcpy(out, own, size < own_size ? size : own_size);
+	memcpy(out, &size, sizeof(size));
 }
 
 #endif

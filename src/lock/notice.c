@@ -421,15 +421,15 @@ static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns
 	}
 }
 
-int lk_event_wait_sized(lk_client *client, lk_event *event_out, size_t event_size, int64_t wait_ms,
-			lk_cancel *cancel, lk_error *error)
+int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
+		  lk_error *error)
 {
 	const char *operation = "lk_event_wait";
 	if (!client || !event_out || wait_ms < -1)
 		return lk__fail(error, LK_EINVAL, "%s: %s", operation,
 				wait_ms < -1 ? "wait_ms is under -1" : "an argument is NULL");
-	int saved, rc = lk__check_size(operation, "event_size", event_size, EVENT_SIZE_MIN,
-				       sizeof(lk_event), error);
+	int saved,
+		rc = lk__check_size(operation, event_out, EVENT_SIZE_MIN, sizeof(lk_event), error);
 	if (rc < 0)
 		return rc;
 	if (lk__client_forked(client))
@@ -439,7 +439,7 @@ int lk_event_wait_sized(lk_client *client, lk_event *event_out, size_t event_siz
 	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
 	rc = notices_wait(client, &event, until_ns, cancel, error);
 	if (rc == 1)
-		lk__copy_sized(event_out, event_size, &event, sizeof(event));
+		lk__copy_sized(event_out, event_out->struct_size, &event, sizeof(event));
 	pthread_setcancelstate(saved, NULL);
 	return rc;
 }

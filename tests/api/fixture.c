@@ -248,7 +248,7 @@ lk_stats stats_of(lk_client *client)
 
 int next_event(lk_client *client, lk_event *event, int64_t limit_ms)
 {
-	memset(event, 0, sizeof(*event));
+	*event = (lk_event)LK_EVENT_INIT;
 	int answer = lk_event_wait(client, event, slow_ms(limit_ms), NULL, &err);
 	check_int(answer, >=, 0);
 	return answer == 1 ? event->type : 0;

@@ -9,7 +9,8 @@
 /* The program's loop, until the next completion, whose code it returns. */
 static int processed(const struct looped *looped)
 {
-	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
+	lk_completion completion = {.struct_size = sizeof(lk_completion),
+				    .error = {.code = LK_EINTERNAL}};
 	int64_t end_ms = now_ms() + LIMIT_MS;
 	while (lk_queue_take(looped->queue, &completion, 1, 0, NULL) == 0 && now_ms() < end_ms) {
 		struct pollfd fd = {.fd = lk_client_fd(looped->client, NULL), .events = POLLIN};
@@ -52,7 +53,7 @@ int looped_run(struct looped *looped, lk_config *config)
 
 void looped_end(struct looped *looped)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	int code = looped->queue ? LK_EMAYBEHELD : LK_ECLOSED;
 	for (int64_t end_ms = now_ms() + LIMIT_MS; code == LK_EMAYBEHELD && now_ms() < end_ms;) {
 		expect(0, lk_queue_start(looped->queue,

@@ -47,7 +47,7 @@ void open_queue_with(const char *options)
 
 void close_queue(size_t left)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	/* What was in flight when its server went away is compensated, within its own limits. */
 	wait_until(program_close(client, LK_CLOSE_RELEASE, &err) == 0, 20000);
 	program_free(client);
@@ -94,7 +94,7 @@ uint64_t begin_extend(lk_lock *lock, const char *owner, int64_t lease_ms)
 
 lk_completion next_completion(void)
 {
-	lk_completion completion = {.id = 0};
+	lk_completion completion = LK_COMPLETION_INIT;
 	expect(1, lk_queue_take(queue, &completion, 1, LIMIT_MS, &err));
 	return completion;
 }
@@ -123,7 +123,7 @@ void release(lk_lock *lock, const char *owner)
 
 static int end_apart(lk_queue *apart)
 {
-	lk_completion got = {.id = 0};
+	lk_completion got = LK_COMPLETION_INIT;
 	expect(1, lk_queue_take(apart, &got, 1, LIMIT_MS, &err));
 	expect(0, lk_queue_free(apart, &err));
 	return got.error.code;

@@ -107,7 +107,7 @@ static void test_before_the_call(void **state)
 {
 	(void)state;
 	struct scene scene;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	open_scene(&scene, "before", 1);
 	lk_cancel *cancel = scene.cancels[0];
 	lk_cancel_now(cancel);
@@ -127,7 +127,7 @@ static void test_before_the_call(void **state)
 static void wait_for_event(size_t index, void *argument)
 {
 	struct scene *scene = argument;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(LK_ECANCELLED,
 	       lk_event_wait(scene->client, &event, -1, scene->cancels[index], &err));
 }

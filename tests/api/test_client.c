@@ -522,7 +522,7 @@ static void test_a_restarted_server(void **state)
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(3000));
 	lk_lock *lock = new_lock(client, "restart"), *other = new_lock(client, "other");
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	server_kill(&server);
 	int code = lk_lock_acquire(other, slow_ms(200), NULL, &err);

@@ -123,7 +123,7 @@ static void test_it_goes_before_an_asynchronous_call(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_queue *queue = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	lk_lock *lock = new_lock(client, "job");
@@ -286,8 +286,8 @@ static void test_a_note_stands_in_the_record(void **state)
 		lk_config *config = NULL;
 		lk_client *client = NULL;
 		lk_scan *scan = NULL;
-		lk_lock_info info;
-		lk_owner_info owner;
+		lk_lock_info info = LK_LOCK_INFO_INIT;
+		lk_owner_info owner = LK_OWNER_INFO_INIT;
 		expect(0, lk_config_new(&config, &err));
 		expect(0, lk_config_set(config, "url", server.url_unix, &err));
 		expect(0, lk_config_set(config, "client_record", kinds[i], &err));
@@ -312,8 +312,8 @@ static const char *note_seen(lk_client *client, const char *name)
 {
 	static char note[300];
 	lk_scan *scan = NULL;
-	lk_lock_info info;
-	lk_owner_info owner = {.note = ""};
+	lk_lock_info info = LK_LOCK_INFO_INIT;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	expect(0, lk_scan_show(scan, name, LK_STRLEN, &info, &err));
 	if (info.holder_count > 0)
@@ -372,7 +372,7 @@ static void test_a_note_goes_with_its_hold_in_memory(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_queue *queue = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	char one[] = "one", two[] = "two";
 	(void)state;
 	lk_client *client = open_client_with("client_record=full");
@@ -513,8 +513,8 @@ static void test_reads_the_record_of_an_owner(void **state)
 	lk_client *client = open_client_with("client_record=full client_program=tester");
 	lk_client *other = open_client();
 	lk_scan *scan = NULL;
-	lk_lock_info info;
-	lk_owner_info owner;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	take(client, "job", 0);
 	stranger_takes("strange", slow_ms(60000));
 	wait_until(records() == 1, 5000);
@@ -560,7 +560,7 @@ static void test_a_forged_record_is_harmless(void **state)
 	lk_client *client = open_client();
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		lk_scan *scan = NULL;
-		lk_owner_info owner;
+		lk_owner_info owner = LK_OWNER_INFO_INIT;
 		redis_do(&server, "SET %s id=%s\n%s", RECORD, ID, texts[i]);
 		expect(0, lk_scan_new(&scan, client, NULL, &err));
 		expect(1, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
@@ -570,7 +570,7 @@ static void test_a_forged_record_is_harmless(void **state)
 	}
 	for (size_t i = 0; i < COUNT(others); i++) {
 		lk_scan *scan = NULL;
-		lk_owner_info owner;
+		lk_owner_info owner = LK_OWNER_INFO_INIT;
 		redis_do(&server, "SET %s %b", RECORD, others[i], strlen(others[i]));
 		expect(0, lk_scan_new(&scan, client, NULL, &err));
 		expect(0, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
@@ -579,7 +579,7 @@ static void test_a_forged_record_is_harmless(void **state)
 	redis_do(&server, "DEL %s", RECORD);
 	redis_do(&server, "RPUSH %s x", RECORD);
 	lk_scan *scan = NULL;
-	lk_owner_info owner;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	expect(0, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
 	lk_scan_free(scan);
@@ -593,7 +593,7 @@ static void test_carries_the_prefix(void **state)
 	(void)state;
 	lk_client *client = open_client_with("client_record=full key_prefix=app:");
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	take(client, "job", 0);
 	snprintf(key, sizeof(key), "app:lockkeeper_client:%.18s", lk_client_id(client));
 	wait_until(redis_integer(&server, "EXISTS %s", key) == 1, 5000);

@@ -100,7 +100,7 @@ struct scene {
 static void wait_till_closed(size_t index, void *argument)
 {
 	struct scene *scene = argument;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	if (index % 3 == 0)
 		expect(LK_ECLOSED, lk_lock_acquire(scene->lock, -1, NULL, &err));
 	else if (index % 3 == 1)

@@ -344,7 +344,7 @@ static void test_options(void **state)
 
 static void take(lk_queue *queue, int code)
 {
-	lk_completion done;
+	lk_completion done = LK_COMPLETION_INIT;
 	expect(1, lk_queue_take(queue, &done, 1, slow_ms(20000), &err));
 	check_int(done.error.code, ==, code);
 }

@@ -32,7 +32,7 @@ static lk_leader leader_of(lk_election *election)
 
 static int waiting(lk_election *election)
 {
-	return lk_election_candidates(election, NULL, sizeof(lk_candidate), 0, &err);
+	return lk_election_candidates(election, NULL, 1, &err);
 }
 
 static bool so_many_wait(lk_election *election, int count)
@@ -43,8 +43,8 @@ static bool so_many_wait(lk_election *election, int count)
 /* It may have a place before it listens. */
 static bool so_many_listen(lk_election *election, int count)
 {
-	lk_candidate candidates[8];
-	int all = lk_election_candidates(election, candidates, sizeof(candidates[0]), 8, &err);
+	lk_candidate candidates[8] = {LK_CANDIDATE_INIT};
+	int all = lk_election_candidates(election, candidates, 8, &err);
 	int listening = 0;
 	for (int i = 0; i < all && i < 8; i++)
 		listening += candidates[i].listens;
@@ -53,14 +53,14 @@ static bool so_many_listen(lk_election *election, int count)
 
 static lk_event told(lk_client *client, int type)
 {
-	lk_event event = {.type = 0};
+	lk_event event = LK_EVENT_INIT;
 	check_int(next_event(client, &event, 10000), ==, type);
 	return event;
 }
 
 static void told_nothing(lk_client *client)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	check_int(next_event(client, &event, 0), ==, 0);
 }
 
@@ -152,7 +152,7 @@ static void test_a_transfer_is_to_one_that_waits_now(void **state)
 	lk_election *first = new_election(client, "a", 1, LK_STAND_NORMAL);
 	lk_election *second = new_election(other, "b", 9, LK_STAND_NORMAL);
 	lk_election *third = new_election(other, "c", 3, LK_STAND_LEAVING);
-	lk_candidate candidates[3];
+	lk_candidate candidates[3] = {LK_CANDIDATE_INIT};
 	uint64_t term = 0;
 	expect(0, lk_election_campaign(first, -1, NULL, &term, &err));
 	told(client, LK_EVENT_LEADING);
@@ -163,7 +163,7 @@ static void test_a_transfer_is_to_one_that_waits_now(void **state)
 	expect(0, lk_election_join(third, &err));
 	expect(0, lk_election_join(second, &err));
 	wait_until(so_many_listen(first, 2), 10000);
-	check_int(lk_election_candidates(first, candidates, sizeof(candidates[0]), 3, &err), ==, 2);
+	check_int(lk_election_candidates(first, candidates, 3, &err), ==, 2);
 	check(strcmp(candidates[0].value, "b") == 0);
 	check_int(candidates[0].priority, ==, 9);
 	check_int(candidates[0].listens, ==, 1);
@@ -381,7 +381,7 @@ static void test_arguments(void **state)
 	expect(LK_EINVAL, lk_election_leader(election, NULL, &err));
 	expect(LK_EINVAL, lk_election_transfer(election, "", &err));
 	expect(LK_EINVAL, lk_election_campaign(election, -2, NULL, NULL, &err));
-	expect(LK_EINVAL, lk_election_candidates(election, NULL, 1, 0, &err));
+	expect(LK_EINVAL, lk_election_candidates(election, NULL, 1, &err));
 	expect(LK_EINVAL, lk_election_join(NULL, &err));
 	check_int(lk_election_is_leading(NULL, &err), ==, 0);
 	check(lk_election_free(NULL) == NULL);
@@ -396,14 +396,14 @@ static void test_a_leader_is_asked(void **state)
 	lk_election *first = new_election(client, "a", 0, LK_STAND_NORMAL);
 	lk_election *second = new_election(other, "b", 0, LK_STAND_NORMAL);
 	lk_leader leader = {.struct_size = sizeof(leader)};
-	lk_candidate candidate;
+	lk_candidate candidate = LK_CANDIDATE_INIT;
 	expect(LK_ENOTOWNER, lk_election_ask(second, NULL, &err));
 	expect(0, lk_election_campaign(first, -1, NULL, NULL, &err));
 	check_int(lk_election_observe(first, 0, NULL, &leader, &err), ==, 1);
 	expect(LK_EBUSY, lk_election_ask(second, "nobody:1", &err));
 	expect(0, lk_election_join(second, &err));
 	wait_until(so_many_listen(first, 1), 10000);
-	check_int(lk_election_candidates(first, &candidate, sizeof(candidate), 1, &err), ==, 1);
+	check_int(lk_election_candidates(first, &candidate, 1, &err), ==, 1);
 	expect(0, lk_election_ask(second, candidate.id, &err));
 	check_int(lk_election_observe(first, 10000, NULL, &leader, &err), ==, 1);
 	check(strcmp(leader.asked, candidate.id) == 0);

@@ -266,7 +266,7 @@ static void test_a_notice_tells_the_token(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_fenced(client, 0);
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	uint64_t token;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	uint64_t first = token_of(lock);

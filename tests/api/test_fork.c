@@ -49,7 +49,7 @@ static void every_call_fails(struct scene *scene)
 	int64_t number = 77;
 	lk_lock *lock = scene->held, *new = NULL;
 	lk_scan *scan = NULL;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	lk_stats stats = {.struct_size = sizeof(stats)};
 	expect(LK_EFORKED, lk_client_ping(scene->client, &err));
 	expect(LK_EFORKED, lk_client_stats(scene->client, &stats, &err));

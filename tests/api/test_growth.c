@@ -27,12 +27,12 @@ static void test_a_larger_event(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	struct later_event got;
 	memset(&got, UNTOUCHED, sizeof(got));
+	got.event.struct_size = sizeof(lk_event) + MORE;
 	options.lease_ms = LK_LEASE_MIN_MS;
 	options.tag = 7;
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	do {
-		expect(1, lk_event_wait_sized(client, &got.event, sizeof(lk_event) + MORE, 20000,
-					      NULL, &err));
+		expect(1, lk_event_wait(client, &got.event, 20000, NULL, &err));
 		check_int(got.event.tag, ==, 7);
 		check(!strcmp(got.event.name, "event"));
 		check(got.event.node[0] != '\0');
@@ -59,6 +59,7 @@ static void test_larger_completions(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "completions");
 	memset(got, UNTOUCHED, sizeof(got));
+	got[0].completion.struct_size = sizeof(got[0]);
 	options.owner = "task";
 	expect(0, lk_queue_new(&queue, 0, &err));
 	for (int i = 0; i < REQUESTS; i++) {
@@ -71,8 +72,9 @@ static void test_larger_completions(void **state)
 	}
 	int taken = 0;
 	while (taken < REQUESTS) {
-		int more = lk_queue_take_sized(queue, &got[taken].completion, sizeof(got[0]),
-					       (size_t)(REQUESTS - taken), 20000, &err);
+		got[taken].completion.struct_size = sizeof(got[0]);
+		int more = lk_queue_take(queue, &got[taken].completion, (size_t)(REQUESTS - taken),
+					 20000, &err);
 		check_int(more, >, 0);
 		taken += more;
 	}
@@ -83,7 +85,7 @@ static void test_larger_completions(void **state)
 			check_int(got[i].tail[j], ==, 0);
 	}
 	check_int(*(unsigned char *)&got[REQUESTS], ==, UNTOUCHED);
-	expect(0, lk_queue_take_sized(queue, &got[0].completion, sizeof(got[0]), 1, 0, &err));
+	expect(0, lk_queue_take(queue, &got[0].completion, 1, 0, &err));
 	expect(0, lk_queue_free(queue, &err));
 	lk_lock_free(lock);
 	drop_client(client);
@@ -107,17 +109,18 @@ static void test_larger_facts_about_a_lock(void **state)
 	memset(&who, UNTOUCHED, sizeof(who));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
-	size_t size = sizeof(got.info) + MORE;
-	expect(0, lk_scan_show_sized(scan, "facts", LK_STRLEN, &got.info, size, &err));
+	got.info.struct_size = sizeof(got.info) + MORE;
+	who.info.struct_size = sizeof(who.info) + MORE;
+	expect(0, lk_scan_show(scan, "facts", LK_STRLEN, &got.info, &err));
 	check_int(got.info.holder_count, ==, 1);
 	check_tail(got.tail);
 	memset(&got, UNTOUCHED, sizeof(got));
-	expect(1, lk_scan_next_sized(scan, &got.info, size, &err));
+	got.info.struct_size = sizeof(got.info) + MORE;
+	expect(1, lk_scan_next(scan, &got.info, &err));
 	check(!strcmp(got.info.name, "facts"));
 	check_tail(got.tail);
 	const lk_holder *holder = got.info.holders;
-	expect(1, lk_scan_owner_sized(scan, holder->field, holder->field_size, &who.info,
-				      sizeof(who.info) + MORE, &err));
+	expect(1, lk_scan_owner(scan, holder->field, holder->field_size, &who.info, &err));
 	check_int(who.info.pid, ==, getpid());
 	check_tail(who.tail);
 	lk_scan_free(scan);
@@ -132,25 +135,26 @@ static void test_sizes_that_no_version_had(void **state)
 	static const size_t bad[] = {0, 1, 64, 1 << 20, SIZE_MAX};
 	lk_queue *queue = NULL;
 	lk_scan *scan = NULL;
-	lk_completion completion;
-	lk_event event;
-	lk_lock_info info;
-	lk_owner_info owner;
+	lk_completion completion = LK_COMPLETION_INIT;
+	lk_event event = LK_EVENT_INIT;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	(void)state;
 	lk_client *client = open_client();
 	expect(0, lk_queue_new(&queue, 0, &err));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	for (size_t i = 0; i < COUNT(bad); i++) {
-		size_t size = bad[i];
-		expect(LK_EINVAL, lk_event_wait_sized(client, &event, size, 0, NULL, &err));
-		check(strstr(err.message, "event_size is ") != NULL);
-		expect(LK_EINVAL, lk_queue_take_sized(queue, &completion, size, 1, 0, &err));
-		check(strstr(err.message, "completion_size is ") != NULL);
-		expect(LK_EINVAL, lk_scan_next_sized(scan, &info, size, &err));
-		check(strstr(err.message, "info_size is ") != NULL);
-		expect(LK_EINVAL, lk_scan_show_sized(scan, "x", 1, &info, size, &err));
-		if (size != 64) /* no more than it has */
-			expect(LK_EINVAL, lk_scan_owner_sized(scan, "x:1", 3, &owner, size, &err));
+		event.struct_size = completion.struct_size = bad[i];
+		info.struct_size = owner.struct_size = bad[i];
+		expect(LK_EINVAL, lk_event_wait(client, &event, 0, NULL, &err));
+		check(strstr(err.message, "struct_size is ") != NULL);
+		expect(LK_EINVAL, lk_queue_take(queue, &completion, 1, 0, &err));
+		check(strstr(err.message, "struct_size is ") != NULL);
+		expect(LK_EINVAL, lk_scan_next(scan, &info, &err));
+		check(strstr(err.message, "struct_size is ") != NULL);
+		expect(LK_EINVAL, lk_scan_show(scan, "x", 1, &info, &err));
+		if (bad[i] != 64) /* no more than it has */
+			expect(LK_EINVAL, lk_scan_owner(scan, "x:1", 3, &owner, &err));
 	}
 	lk_scan_free(scan);
 	expect(0, lk_queue_free(queue, &err));

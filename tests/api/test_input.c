@@ -79,7 +79,7 @@ static void test_c_strings_name_the_rest(void **state)
 	lk_permit_semaphore *permits = NULL;
 	lk_latch *latch = NULL;
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	expect(0, lk_semaphore_new(&semaphore, client, "text", LK_STRLEN, NULL, &err));
 	expect(1, lk_semaphore_try_set(semaphore, 3, 0, &err));
 	check_int(redis_integer(&server, "DEL text"), ==, 1);
@@ -112,7 +112,7 @@ static void test_a_long_c_string_is_refused(void **state)
 	lk_client *client = open_client_with("key_prefix=p:");
 	lk_lock *lock = NULL;
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	char *map = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			 0);
 	check(map != MAP_FAILED && mprotect(map + room, page, PROT_NONE) == 0);
@@ -220,7 +220,7 @@ static void test_waits_and_leases_of_other_calls(void **state)
 		0, -1, INT64_MIN, LK_LEASE_MIN_MS - 1, LK_LEASE_MAX_MS + 1, INT64_MAX};
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "waits");
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	char field[LK_FIELD_SIZE];
 	for (size_t i = 0; i < COUNT(waits); i++) {
 		expect(LK_EINVAL, lk_lock_acquire(lock, waits[i], NULL, &err));
@@ -282,7 +282,7 @@ static void test_null_arguments(void **state)
 	lk_lock *lock = new_lock(client, "null"), *none = NULL;
 	lk_config *config = NULL;
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	expect(LK_EINVAL, lk_config_new(NULL, &err));
 	expect(LK_EINVAL, lk_client_new(NULL, NULL, &err));
 	expect(LK_EINVAL, lk_client_new(&no_client, NULL, &err));
@@ -517,7 +517,7 @@ static void call_everything(lk_client *client, lk_lock *lock, int wanted)
 	int64_t number = 0;
 	lk_lock *other = NULL;
 	lk_scan *scan = NULL;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(wanted, lk_client_ping(client, &err));
 	expect(wanted, lk_event_wait(client, &event, 0, NULL, &err));
 	expect(wanted, lk_event_wait(client, &event, -1, NULL, &err));

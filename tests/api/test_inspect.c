@@ -8,7 +8,7 @@ static size_t walk(lk_scan *scan, const char *prefix, size_t most)
 {
 	bool *seen = calloc(most, sizeof(*seen));
 	size_t count = 0;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	int answer;
 	while ((answer = lk_scan_next(scan, &info, &err)) == 1) {
 		check(!strncmp(info.name, prefix, strlen(prefix)));
@@ -79,7 +79,7 @@ static void test_locks_that_are_named_like_keys_beside_them(void **state)
 	(void)state;
 	lk_client *client = open_client();
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	size_t seen = 0;
 	for (size_t i = 0; i < COUNT(names); i++)
 		stranger_takes(names[i], slow_ms(60000));
@@ -109,7 +109,7 @@ static void test_prefix_is_put_on_and_taken_off(void **state)
 	(void)state;
 	lk_client *client = open_client_with("key_prefix=a*b:");
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	take_many("a*b:job-", 20);
 	take_many("axb:job-", 20); /* the prefix is no glob */
 	take_many("job-", 20);
@@ -129,7 +129,7 @@ static void test_show_one(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "one");
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	char field[LK_FIELD_SIZE];
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	expect(0, lk_scan_show(scan, "one", 3, &info, &err));
@@ -204,7 +204,7 @@ static void test_waiting_clients(void **state)
 	lk_lock *lock = new_lock(waiter, "waited");
 	struct threads threads;
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	stranger_takes("waited", slow_ms(60000));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	threads_start(&threads, 3, wait_for_it, lock);
@@ -241,7 +241,7 @@ static void test_a_busy_plain_lock_is_held_or_free(void **state)
 	struct busy busy = {.over = false};
 	struct threads threads;
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	size_t held = 0, freed = 0;
 	expect(0, lk_plain_lock_new(&busy.lock, other, "busy", 4, NULL, &err));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
@@ -268,7 +268,7 @@ static void test_names_are_bytes(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = NULL;
 	lk_scan *scan = NULL;
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	static const char name[] = "a\0\xff{\n";
 	expect(0, lk_lock_new(&lock, client, name, 5, &err));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));

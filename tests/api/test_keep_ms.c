@@ -74,7 +74,7 @@ static void keep_long(enum kind kind)
 	lk_client *one = open_client_with("watchdog_ms=%lld", slow_ms(500)), *two = open_client();
 	lk_lock *lock = new_kind(kind, one), *rival = new_rival(kind, one);
 	lk_lock *stranger = new_rival(kind, two);
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, release_kept(lock, LONG_MS));
 	expect_nobodys(lock, rival);
@@ -242,8 +242,8 @@ static void test_the_record_stays(void **state)
 	lk_client *one = open_client_with("client_record=full"), *two = open_client();
 	lk_lock *lock = new_kind(KIND_REENTRANT, one);
 	lk_scan *scan = NULL;
-	lk_lock_info info;
-	lk_owner_info owner;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, release_kept(lock, LONG_MS));
 	lk_lock_free(lock);

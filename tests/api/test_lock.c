@@ -278,7 +278,7 @@ static void test_force_release_is_a_loss(void **state)
 	lk_client *breaker = open_client();
 	lk_lock *lock = new_lock(holder, "forced"), *other = new_lock(breaker, "forced");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	char field[LK_FIELD_SIZE];
 	int64_t deadline_ns = 0;
 	options.tag = 77;

@@ -8,7 +8,7 @@ static lk_queue *queue;
 
 static void ends(int operation)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	check_int(lk_queue_take(queue, &completion, 1, slow_ms(LIMIT_MS), &err), ==, 1);
 	check_int(completion.operation, ==, operation);
 	if (completion.error.code)
@@ -134,7 +134,7 @@ static void test_one_of_many_looks(void **state)
 	check_int(stats_of(client).busy - before, <=, (uint64_t)looks);
 	lk_client_free(client);
 	for (int i = 0; i < WAITERS; i++) {
-		lk_completion completion;
+		lk_completion completion = LK_COMPLETION_INIT;
 		check_int(lk_queue_take(queue, &completion, 1, LIMIT_MS, &err), ==, 1);
 		check_int(completion.error.code, ==, LK_ECLOSED);
 	}

@@ -204,7 +204,7 @@ static void test_a_lost_part_is_reported(void **state)
 {
 	(void)state;
 	struct set set;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	open_set(&set, open_client_with("watchdog_ms=%lld", slow_ms(600)), abc);
 	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
 	redis_do(&server, "DEL b");

@@ -118,7 +118,7 @@ static void run_kinds(struct script *script)
 static void run_election(struct script *script)
 {
 	lk_leader leader = {.struct_size = sizeof(leader)};
-	lk_candidate candidate;
+	lk_candidate candidate = LK_CANDIDATE_INIT;
 	uint64_t term;
 	int64_t left_ms;
 	attempt(0, lk_election_new(&script->election, script->client, "elects", 6, NULL, &err));
@@ -130,8 +130,7 @@ static void run_election(struct script *script)
 	attempt(0, lk_election_leader(script->election, &leader, &err));
 	attempt(1, lk_election_observe(script->election, 0, NULL, &leader, &err));
 	attempt(LK_EBUSY, lk_election_transfer(script->election, "nobody:1", &err));
-	attempt(0,
-		lk_election_candidates(script->election, &candidate, sizeof(candidate), 1, &err));
+	attempt(0, lk_election_candidates(script->election, &candidate, 1, &err));
 	attempt(0, lk_election_ask(script->election, NULL, &err));
 	attempt(0, lk_election_resign(script->election, -1, &err));
 	attempt(0, lk_election_join(script->election, &err));
@@ -209,11 +208,10 @@ static void run_sides(struct script *script)
  * the script could not release may be lost meanwhile: its notice is not what is waited for. */
 static lk_completion completion_of(const struct script *script)
 {
-	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
+	lk_completion completion = {.struct_size = sizeof(lk_completion),
+				    .error = {.code = LK_EINTERNAL}};
 	do
-		check_int(lk_queue_take_sized(script->queue, &completion, sizeof(completion), 1,
-					      20000, NULL),
-			  ==, 1);
+		check_int(lk_queue_take(script->queue, &completion, 1, 20000, NULL), ==, 1);
 	while (completion.operation == LK_OP_NOTICE && completion.error.code == 0);
 	return completion;
 }
@@ -389,7 +387,7 @@ static void run_queued_counters(struct script *script)
 
 static void end_asynchronous(const struct script *script)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	lk_lock_free(script->queued);
 	if (!script->queue)
 		return;
@@ -400,9 +398,9 @@ static void end_asynchronous(const struct script *script)
 
 static void run(struct script *script)
 {
-	lk_lock_info info;
-	lk_owner_info owner;
-	lk_event event;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
+	lk_owner_info owner = LK_OWNER_INFO_INIT;
+	lk_event event = LK_EVENT_INIT;
 	lk_stats stats = {.struct_size = sizeof(stats)};
 	static char text[65536];
 	size_t length;
@@ -426,19 +424,17 @@ static void run(struct script *script)
 	run_asynchronous(script);
 	run_counters(script);
 	attempt(0, lk_event_fd(script->client, &err) < 0 ? err.code : 0);
-	attempt(0, lk_event_wait_sized(script->client, &event, sizeof(event), 0, NULL, &err) < 0
-			   ? err.code
-			   : 0);
+	attempt(0, lk_event_wait(script->client, &event, 0, NULL, &err) < 0 ? err.code : 0);
 	attempt(0, lk_client_stats(script->client, &stats, &err));
 	const lk_stats_source source = {script->client, NULL};
 	attempt(0, lk_stats_write(&source, 1, 0, text, sizeof(text), &length, &err));
 	attempt(0, lk_scan_new(&script->scan, script->client, "b*", &err));
-	attempt(0, lk_scan_show_sized(script->scan, "free", 4, &info, sizeof(info), &err));
+	attempt(0, lk_scan_show(script->scan, "free", 4, &info, &err));
 	attempt(0, lk_scan_force_release(script->scan, "none", 4, &err));
 	attempt(1, lk_scan_force_release(script->scan, "lock:theirs", 11, &err));
-	attempt(0, lk_scan_owner_sized(script->scan, "x:1", 3, &owner, sizeof(owner), &err));
+	attempt(0, lk_scan_owner(script->scan, "x:1", 3, &owner, &err));
 	int answer;
-	while ((answer = lk_scan_next_sized(script->scan, &info, sizeof(info), &err)) == 1)
+	while ((answer = lk_scan_next(script->scan, &info, &err)) == 1)
 		check(!strcmp(info.name, "busy"));
 	attempt(0, answer);
 	attempt(0, looped_run(&script->looped, script->config));
@@ -558,7 +554,7 @@ static bool permits_failing(long n)
 		script.queue,
 		request_of(ACQUIRE, .permit_semaphore = slots, .number = 3, .wait_ms = -1), NULL,
 		&err);
-	lk_completion got = {.error = {.code = code}};
+	lk_completion got = {.struct_size = sizeof(lk_completion), .error = {.code = code}};
 	if (code == 0)
 		got = completion_of(&script);
 	if (got.error.code == 0) {

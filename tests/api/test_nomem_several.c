@@ -63,7 +63,7 @@ static bool run_red(struct several *several)
 /* The completion of what was started so. */
 static int told(const struct several *several, int started)
 {
-	lk_completion completion = {.operation = 0};
+	lk_completion completion = LK_COMPLETION_INIT;
 	if (started < 0)
 		return started;
 	check_int(lk_queue_take(several->queue, &completion, 1, 20000, NULL), ==, 1);

@@ -92,7 +92,7 @@ static void test_another_client_can_release_it(void **state)
 	lk_client *ours = open_client(), *theirs = open_client();
 	lk_permit_semaphore *pool = new_permits(ours, "pool"), *same = new_permits(theirs, "pool");
 	lk_permit id[1];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	check_int(left_ms(same, id[0].id), ==, LK_ENOTOWNER);
@@ -139,7 +139,7 @@ static void test_a_named_lease_ends(void **state)
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit id[1], next[1];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(300);
 	options.tag = 42;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
@@ -168,7 +168,7 @@ static void test_a_new_lease_ends_the_renewal(void **state)
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit id[1];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	expect(0, lk_permit_semaphore_update_lease(pool, id[0].id, slow_ms(200), &err));
@@ -191,7 +191,7 @@ static void test_a_new_lease_finds_what_is_gone(void **state)
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit id[1];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	redis_do(&server, "DEL pool {pool}:timeout");
@@ -212,7 +212,7 @@ static void test_lost_when_it_is_gone(void **state)
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit id[1];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
 	redis_do(&server, "DEL pool {pool}:timeout");
@@ -253,7 +253,7 @@ static void test_lost_permits_are_not_kept_for_good(void **state)
 	for (size_t i = 0; i < COUNT(last); i++)
 		check_int(left_ms(pool, last[i].id), ==, LK_ELOST);
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, last, COUNT(last), &err));
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	check_int(lk_event_wait(client, &event, 0, NULL, &err), ==, 0);
 	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
 	lk_permit_semaphore_free(pool);
@@ -269,7 +269,7 @@ static void test_an_end_with_no_loss_set_is_not_a_loss(void **state)
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit ids[2];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
 	options.no_loss = 1;
 	options.lease_ms = slow_ms(300);
@@ -298,7 +298,7 @@ static void test_several_are_released_although_one_is_lost(void **state)
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
 	redis_do(&server, "ZPOPMIN {pool}:timeout");
@@ -320,7 +320,7 @@ static void test_several_are_released_although_one_is_gone(void **state)
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
 	redis_do(&server, "ZPOPMIN {pool}:timeout");

@@ -185,7 +185,7 @@ static void test_lost_when_somebody_takes_it_away(void **state)
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_lock *lock = new_plain(client, "taken", 0);
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	redis_do(&server, "SET taken thief PX 600000");
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);

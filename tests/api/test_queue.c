@@ -53,7 +53,8 @@ static void test_a_waiter_is_served(void **state)
 		check(code == LK_ETIMEDOUT || code == LK_EMAYBEHELD);
 		uint64_t second = begin_acquire(lock, "second", -1, 0);
 		uint64_t third = begin_acquire(lock, "third", -1, 0);
-		check_int(lk_queue_take(queue, &(lk_completion){0}, 1, 50, &err), ==, 0);
+		check_int(lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 50, &err), ==,
+			  0);
 		release_to(lock, "first", second);
 		release_to(lock, "second", third);
 		release(lock, "third");
@@ -173,7 +174,7 @@ static void test_a_release_that_does_not_wait(void **state)
 static void test_a_thousand_in_flight(void **state)
 {
 	static lk_lock *locks[NAMES];
-	static lk_completion got[64];
+	static lk_completion got[64] = {LK_COMPLETION_INIT};
 	static int seen[NAMES];
 	size_t acquired = 0, released = 0;
 	(void)state;
@@ -263,7 +264,7 @@ static void start_and_take(size_t index, void *argument)
 	enum { ROUNDS = 300 };
 	struct crowd *crowd = argument;
 	char owner[32];
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	lk_lock *lock = new_lock(client, "crowd");
 	for (int i = 0; i < ROUNDS; i++) {
 		int tag = (int)index * ROUNDS + i;
@@ -338,7 +339,7 @@ static void test_descriptor_tells_of_completions(void **state)
 static void test_a_full_queue_refuses(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_completion got[4];
+	lk_completion got[4] = {LK_COMPLETION_INIT};
 	lk_queue *small = NULL;
 	(void)state;
 	lk_client *own = open_client();
@@ -451,7 +452,7 @@ static void test_bad_input(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
 	lk_queue *none = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	uint64_t fence;
 	(void)state;
 	open_queue();
@@ -519,7 +520,7 @@ static void test_releases_and_extensions_are_not_cancelled(void **state)
 static int in_child(lk_lock *lock)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	options.owner = "task";
 	return lk_queue_start(queue,
 			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),

@@ -311,7 +311,7 @@ static void test_first_come_first_served(void **state)
 	wait_until(stats_of(client).waiting == 2, 5000);
 	threads_start(&thread, 1, take_in_thread, NULL);
 	wait_until(stats_of(client).waiting == 3, 5000);
-	check_int(lk_queue_take(queue, &(lk_completion){0}, 1, 100, &err), ==, 0);
+	check_int(lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 100, &err), ==, 0);
 	expect(0, lk_semaphore_release(pool, 2, NULL, &err));
 	completed(three, 0);
 	check(!queue_is_readable());
@@ -533,7 +533,7 @@ static void test_close_gives_permits_back(void **state)
 static void taken_too_late(int no_loss)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	open_counters("");
 	set_slots(1);
 	options.lease_ms = slow_ms(200);
@@ -618,7 +618,7 @@ static void test_a_silent_server(void **state)
 
 static void test_no_server(void **state)
 {
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	client = open_driven_at("unix:///nowhere/socket", "");
 	expect(0, lk_queue_new(&queue, 0, &err));
@@ -710,7 +710,7 @@ static void test_bad_input(void **state)
 	refuses(TRY_SET, .permit_semaphore = slots, .number = -1);
 	refuses(ADD, .permit_semaphore = slots);
 	refuses(DELETE, .permit_semaphore = NULL);
-	expect(0, lk_queue_take(queue, &(lk_completion){0}, 1, 0, &err));
+	expect(0, lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 0, &err));
 	lk_cancel_free(cancel);
 	close_counters(0);
 }
@@ -742,7 +742,7 @@ static void test_the_number_is_said_for_good(void **state)
 static void test_a_full_queue_refuses(void **state)
 {
 	lk_queue *small = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	open_counters("");
 	expect(0, lk_queue_new(&small, 1, &err));

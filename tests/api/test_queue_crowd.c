@@ -10,7 +10,7 @@
 static void test_the_oldest_first(void **state)
 {
 	enum { REQUESTS = 10 };
-	lk_completion got[REQUESTS];
+	lk_completion got[REQUESTS] = {LK_COMPLETION_INIT};
 	uint64_t ids[REQUESTS];
 	(void)state;
 	open_queue();
@@ -58,7 +58,7 @@ static void test_a_queue_takes_one_descriptor(void **state)
 
 static void test_take_waits_as_long_as_it_is_told(void **state)
 {
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	open_queue();
 	int64_t begun_ms = now_ms();
@@ -77,7 +77,7 @@ static void take_one(size_t index, void *argument)
 static void test_each_taker_gets_one(void **state)
 {
 	enum { TAKERS = 6, ROUNDS = 30 };
-	lk_completion got[TAKERS];
+	lk_completion got[TAKERS] = {LK_COMPLETION_INIT};
 	lk_lock *locks[TAKERS];
 	struct threads takers;
 	char name[32];
@@ -109,7 +109,7 @@ static void test_a_client_has_several_queues(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_queue *second = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	open_queue();
 	expect(0, lk_queue_new(&second, 1, &err));
@@ -140,7 +140,7 @@ static void test_refused_starts_take_no_room(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_queue *small = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	uint64_t id = 5;
 	(void)state;
 	open_queue();
@@ -363,7 +363,7 @@ enum { TASKS = 500 };
 static void trade(size_t index, void *argument)
 {
 	struct market *market = argument;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	for (uint64_t i = 0; i < TASKS; i++) {
 		market_start(market, index * TASKS + i);
 		if (i % 8 == 7 && lk_queue_take(queue, &got, 1, slow_ms(10), &err) == 1)

@@ -27,7 +27,7 @@ static void free_locks(void)
 /* Some are held, some wait, some were just started: each completes once, and nothing stays. */
 static void close_in_flight(int how)
 {
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	int seen[WAITS] = {0};
 	open_queue();
 	make_locks();
@@ -109,7 +109,7 @@ static void test_a_queue_outlives_its_client(void **state)
 static void test_a_grant_taken_too_late(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "late");
@@ -146,7 +146,7 @@ static void test_a_grant_is_renewed_until_it_is_taken(void **state)
 
 static void test_a_loss_is_told(void **state)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));

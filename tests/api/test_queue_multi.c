@@ -16,7 +16,7 @@ static void end_client(struct multi_set *set, size_t index)
 
 static void free_queue(void)
 {
-	lk_completion left;
+	lk_completion left = LK_COMPLETION_INIT;
 	expect(0, lk_queue_take(queue, &left, 1, 0, &err));
 	expect(0, lk_queue_free(queue, &err));
 }

@@ -194,7 +194,7 @@ static void test_a_small_queue_drops_none(void **state)
 	static lk_lock *locks[HOLDS];
 	int risks[HOLDS] = {0}, losses[HOLDS] = {0};
 	lk_acquire_options options = unrenewed("task", 0, 100);
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	client = open_driven("%s", "");
 	expect(0, lk_queue_new(&queue, 1, &err));
@@ -256,7 +256,7 @@ static void test_a_release_deletes_its_notice(void **state)
 
 static void test_notices_that_wait_already(void **state)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "already");
@@ -279,7 +279,7 @@ static void test_notices_that_wait_already(void **state)
 /* A client that has more notices lets others pass between them. */
 static void test_several_at_a_time(void **state)
 {
-	lk_completion got[8];
+	lk_completion got[8] = {LK_COMPLETION_INIT};
 	(void)state;
 	open_queue();
 	lk_lock *lost = new_lock(client, "lost"), *lock = new_lock(client, "held");
@@ -358,7 +358,7 @@ static void test_one_client_has_one_queue(void **state)
 	expect(LK_EPENDING, lk_queue_free(second, &err));
 	expect(1, lk_queue_cancel(second, other, &err));
 	expect(LK_EPENDING, lk_queue_free(second, &err));
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	expect(1, lk_queue_take(second, &got, 1, 0, &err));
 	expect(0, lk_queue_free(second, &err));
 	close_queue(0);
@@ -379,8 +379,8 @@ static void note(struct takers *takers, uint64_t tag, int event)
 static void take_until_the_end(size_t index, void *argument)
 {
 	struct takers *takers = argument;
-	lk_completion got[3];
-	lk_event event;
+	lk_completion got[3] = {LK_COMPLETION_INIT};
+	lk_event event = LK_EVENT_INIT;
 	while (takers->ends == 0) {
 		if (index % 3 == 2) {
 			if (lk_event_wait(client, &event, 1, NULL, NULL) == 1)
@@ -450,7 +450,7 @@ static void begin_and_cancel(size_t index, void *argument)
 static void take_all(size_t index, void *argument)
 {
 	struct changing *changing = argument;
-	lk_completion got[4];
+	lk_completion got[4] = {LK_COMPLETION_INIT};
 	(void)index;
 	for (int count = 1; count > 0 || !changing->over;) {
 		count = lk_queue_take(queue, got, COUNT(got), 1, &err);
@@ -470,7 +470,7 @@ static void test_requests_come_and_go(void **state)
 	lk_lock *locks[LOCKS];
 	struct changing changing = {0};
 	struct threads threads;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int left = 0;
 	(void)state;
 	open_queue();
@@ -527,7 +527,7 @@ static void test_close_ends_the_request_after_the_last_notice(void **state)
 static void test_a_close_that_is_not_done(void **state)
 {
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	needs_a_thread();
 	client = open_driven("command_timeout_ms=%lld", slow_ms(300));
@@ -551,7 +551,7 @@ static void test_a_close_that_is_not_done(void **state)
 
 static void test_free_ends_the_request(void **state)
 {
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	open_queue();
 	uint64_t id = begin_notices(client);
@@ -575,7 +575,7 @@ static void take_one(size_t index, void *argument)
 static void test_close_wakes_who_takes(void **state)
 {
 	struct threads thread;
-	lk_completion got = {.id = 0};
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	open_queue();
 	uint64_t id = begin_notices(client);
@@ -636,7 +636,7 @@ static void test_bad_input(void **state)
 
 static int in_child(lk_client *own, uint64_t id)
 {
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	lk_queue *new = NULL;
 	return lk_queue_start(queue, request_of(NOTICE, .client = client), NULL, NULL) ==
 		       LK_EFORKED &&

@@ -292,7 +292,7 @@ static void test_first_come_first_served(void **state)
 	wait_until(stats_of(client).waiting == 1, 5000);
 	threads_start(&thread, 1, take_in_thread, &ids[THREE]);
 	wait_until(stats_of(client).waiting == 2, 5000);
-	check_int(lk_queue_take(queue, &(lk_completion){0}, 1, 100, &err), ==, 0);
+	check_int(lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 100, &err), ==, 0);
 	expect(0, lk_permit_semaphore_release(slots, ids, 2, &err));
 	lk_completion got = completed(three, 0);
 	check(!thread_done(&thread, 0));
@@ -440,7 +440,7 @@ static void close_in_flight(int round)
 		      (got.operation == LK_OP_RELEASE && (code == 0 || code == LK_ELOST)));
 		expect(LK_EINVAL, lk_completion_permits(&got, ids, 4, &err));
 	}
-	expect(0, lk_queue_take(queue, &(lk_completion){0}, 1, 0, &err));
+	expect(0, lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 0, &err));
 	expect(LK_ECLOSED, lk_queue_start(queue,
 					  request_of(ACQUIRE, .permit_semaphore = slots,
 						     .number = 2, .wait_ms = -1),
@@ -495,7 +495,7 @@ static void test_taken_too_late(void **state)
 /* Whichever it is, and whether or not somebody has noticed: all others go back. */
 static void one_ended_before(const char *pop, const char *options, uint64_t lost)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	open_slots(THREE, options);
 	uint64_t id = begin_take(THREE, -1, NULL);
 	wait_until(queue_is_readable(), 5000);
@@ -657,7 +657,7 @@ static void test_bad_input(void **state)
 	ids[1].id[31] = 'X';
 	refuses(RELEASE, .permit_semaphore = slots, .permits = ids, .number = 2);
 	check(strstr(err.message, "0123456789abcdef0123456789abcdeX") != NULL);
-	expect(0, lk_queue_take(queue, &(lk_completion){0}, 1, 0, &err));
+	expect(0, lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 0, &err));
 	close_slots(0);
 }
 
@@ -699,7 +699,7 @@ static void test_completions_without_ids(void **state)
 static void test_a_full_queue_refuses(void **state)
 {
 	lk_queue *small = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	lk_permit ids[THREE];
 	(void)state;
 	open_slots(THREE, "");

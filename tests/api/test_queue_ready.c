@@ -80,7 +80,7 @@ static void test_called_when_something_comes(void **state)
 static void test_called_for_notices(void **state)
 {
 	uint64_t id;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	open_ready();
 	lk_lock *lock = new_lock(client, "notice");
@@ -122,8 +122,8 @@ static void test_called_for_notices(void **state)
 static void call_everything(size_t index, void *argument)
 {
 	lk_lock *lock = argument;
-	lk_completion got;
-	lk_event event;
+	lk_completion got = LK_COMPLETION_INIT;
+	lk_event event = LK_EVENT_INIT;
 	int64_t deadline_ns;
 	(void)index;
 	check(queue_is_readable());
@@ -269,7 +269,7 @@ static void start_many(size_t index, void *argument)
 static void take_when_woken(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
-	lk_completion got[7];
+	lk_completion got[7] = {LK_COMPLETION_INIT};
 	(void)index;
 	while (!crowd->over) {
 		struct timespec limit;

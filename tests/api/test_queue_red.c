@@ -21,7 +21,7 @@ static void open_set(struct set *set, const char *config)
 /* Takes what is left, which is `left` completions. */
 static void close_set(struct set *set, size_t left)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	lk_lock_free(set->lock);
 	for (size_t i = 0; i < MOST; i++) {
 		program_close(set->client[i], LK_CLOSE_ABANDON, NULL);
@@ -239,7 +239,7 @@ static void take_turns(const struct set *set)
 
 static void complete_alone(const struct set *set)
 {
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	int64_t end_ms = now_ms() + slow_ms(20000);
 	while (lk_queue_take(queue, &got, 1, 0, &err) == 0) {
 		check(now_ms() < end_ms);
@@ -273,7 +273,7 @@ static void test_free_gives_back_every_part(void **state)
 {
 	(void)state;
 	struct set set;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	open_alone(&set);
 	for (size_t i = 0; i < MOST; i++)
 		server_pause(&nodes[i]);

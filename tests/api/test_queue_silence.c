@@ -170,7 +170,7 @@ static void test_a_release_that_nobody_waits_for_keeps_nobody_back(void **state)
 /* What a close that has ended leaves to be taken: so many completions with that code. */
 static void are_told(size_t count, int code)
 {
-	lk_completion got[8];
+	lk_completion got[8] = {LK_COMPLETION_INIT};
 	check_int(lk_queue_take(queue, got, COUNT(got), 0, &err), ==, (long long)count);
 	for (size_t i = 0; i < count; i++)
 		check_int(got[i].error.code, ==, code);
@@ -273,7 +273,7 @@ static void test_changes_are_told_before_the_close(void **state)
 
 static void close_set(struct multi_set *set)
 {
-	lk_completion left;
+	lk_completion left = LK_COMPLETION_INIT;
 	lk_lock_free(set->all);
 	free_all(set->part, MULTI_PARTS);
 	for (size_t i = 0; i < 2; i++) {

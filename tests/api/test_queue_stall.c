@@ -85,7 +85,7 @@ static bool close_behind(int operation, int stall_at, bool used)
 {
 	struct start stalling = {.operation = operation, .stall_at = stall_at};
 	struct threads thread;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	open_queue();
 	stalling.lock = new_lock(client, "stall");
 	if (used) {

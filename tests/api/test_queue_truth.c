@@ -281,7 +281,7 @@ static void test_a_late_re_entry(void **state)
 /* The server has lost it, and the watchdog has noticed, before the completion is taken. */
 static void test_a_loss_before_it_was_taken(void **state)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int type;
 	(void)state;
 	client = open_driven("watchdog_ms=%lld", slow_ms(300));
@@ -464,7 +464,7 @@ static void begin_here(size_t index, void *argument)
 static void test_the_owner_is_no_thread(void **state)
 {
 	struct threads thread;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));

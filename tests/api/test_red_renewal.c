@@ -112,7 +112,7 @@ static void test_the_lock_is_lost_when_a_majority_forgot_it(void **state)
 {
 	(void)state;
 	struct quorum quorum;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	char config[64];
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
 	open_quorum(&quorum, MOST, config, NULL);
@@ -196,7 +196,7 @@ static void test_no_renewal_hides_a_loss(void **state)
 {
 	(void)state;
 	struct quorum quorum;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	char config[200];
 	long long lease_ms = slow_ms(1500), limit_ms = slow_ms(150);
 	snprintf(config, sizeof(config),
@@ -255,7 +255,7 @@ static void test_notices_say_why(void **state)
 {
 	(void)state;
 	struct quorum quorum;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	char config[64];
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(1500));
 	open_quorum(&quorum, MOST, config, NULL);
@@ -281,7 +281,7 @@ static void test_without_a_majority_it_ends_by_the_clock(void **state)
 {
 	(void)state;
 	struct quorum quorum;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	char config[64];
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
 	open_quorum(&quorum, MOST, config, NULL);

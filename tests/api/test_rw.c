@@ -238,7 +238,7 @@ static void test_leases_end_one_by_one(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides("leases");
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(0, take_as(sides.read, "short", slow_ms(400), 0));
 	expect(0, take_as(sides.read, "long", slow_ms(60000), 0));
 	do
@@ -341,7 +341,7 @@ static void test_force_release_wakes_readers(void **state)
 {
 	(void)state;
 	struct sides sides = open_sides_with("forced", 0, slow_ms(300));
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int lost = 0;
 	expect(0, take_as(sides.read, "a", 0, 0));
 	expect(0, take_as(sides.read, "b", 0, 0));

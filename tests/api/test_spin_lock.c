@@ -140,7 +140,7 @@ static void test_lost_and_forced(void **state)
 	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_spin(client, NULL), *theirs = new_spin(other, NULL);
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	redis_do(&server, "CONFIG RESETSTAT");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(1, lk_lock_force_release(theirs, &err));

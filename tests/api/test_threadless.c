@@ -69,7 +69,7 @@ static void test_renewals_come_from_the_program(void **state)
 static void test_a_program_that_sleeps_loses_its_lock(void **state)
 {
 	char lease[24];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	snprintf(lease, sizeof(lease), "%lld", slow_ms(300));
 	begin("watchdog_ms", lease);
@@ -223,7 +223,7 @@ static void rest(void)
 /* What is there, of which each is to be the next by its tag. Returns how many. */
 static int take_in_order(uint64_t *next_tag, int code)
 {
-	static lk_completion taken[STARTS];
+	static lk_completion taken[STARTS] = {LK_COMPLETION_INIT};
 	int count = lk_queue_take(queue, taken, STARTS, 0, &err);
 	check_int(count, >=, 0);
 	for (int i = 0; i < count; i++) {
@@ -326,7 +326,7 @@ static void test_one_call_sends_a_part(void **state)
 /* All limits end at once. */
 static void test_one_call_ends_a_part(void **state)
 {
-	static lk_completion taken[STARTS];
+	static lk_completion taken[STARTS] = {LK_COMPLETION_INIT};
 	char owner[32];
 	(void)state;
 	begin(NULL, NULL);
@@ -396,7 +396,7 @@ static void test_what_is_left_can_be_ended(void **state)
 /* Nobody processes any more. */
 static void test_a_free_ends_what_is_left(void **state)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	uint64_t last;
 	(void)state;
 	begin(NULL, NULL);
@@ -444,7 +444,7 @@ static void test_connecting_does_not_block(void **state)
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "hole");
 	start_acquire(lock, "task", 0);
-	lk_completion completion = {.operation = 0};
+	lk_completion completion = LK_COMPLETION_INIT;
 	int64_t longest_ms = 0, end_ms = now_ms() + slow_ms(LIMIT_MS);
 	while (lk_queue_take(queue, &completion, 1, 0, &err) == 0 && now_ms() < end_ms) {
 		int64_t begun_ms = now_ms();
@@ -471,7 +471,7 @@ static void test_a_silent_server_does_not_block(void **state)
 	ends(LK_OP_ACQUIRE, 0);
 	server_pause(&server);
 	start_release(lock, "task");
-	lk_completion completion = {.operation = 0};
+	lk_completion completion = LK_COMPLETION_INIT;
 	int64_t longest_ms = 0, end_ms = now_ms() + slow_ms(LIMIT_MS);
 	while (lk_queue_take(queue, &completion, 1, 0, &err) == 0 && now_ms() < end_ms) {
 		int64_t begun_ms = now_ms();

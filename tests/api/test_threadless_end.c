@@ -36,7 +36,7 @@ static void test_the_close_comes_behind_a_crowd(void **state)
 {
 	enum { CROWD = 10000 };
 	int told = 0;
-	lk_completion got = {.operation = 0};
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	begin("command_timeout_ms", "300");
 	lk_lock *lock = new_lock(client, "crowd");
@@ -116,7 +116,7 @@ static void test_free_in_the_midst(void **state)
 	check_int(now_ms() - begun_ms, <, slow_ms(1000));
 	server_resume(&server);
 	lk_lock_free(lock);
-	lk_completion completions[4];
+	lk_completion completions[4] = {LK_COMPLETION_INIT};
 	check_int(lk_queue_take(queue, completions, 4, 0, &err), ==, 3);
 	expect(0, lk_queue_free(queue, &err));
 	redis_do(&server, "DEL midst");
@@ -137,7 +137,7 @@ static void begin_connected(void)
 /* The code of the one completion that is left. */
 static int freed_with(void)
 {
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	lk_client_free(client);
 	check_int(lk_queue_take(queue, &completion, 1, 0, &err), ==, 1);
 	expect(0, lk_queue_free(queue, &err));
@@ -292,7 +292,7 @@ static void test_free_of_one_that_never_connected(void **state)
 	start_acquire(lock, "task", -1);
 	lk_lock_free(lock);
 	lk_client_free(client);
-	lk_completion completion;
+	lk_completion completion = LK_COMPLETION_INIT;
 	check_int(lk_queue_take(queue, &completion, 1, 0, &err), ==, 1);
 	check_int(completion.error.code, ==, LK_ECLOSED);
 	expect(0, lk_queue_free(queue, &err));
@@ -314,7 +314,7 @@ static void test_close_while_another_thread_connects(void **state)
 	for (int i = 0; i < 200; i++) {
 		struct threads threads;
 		_Atomic bool over = false;
-		lk_completion completion;
+		lk_completion completion = LK_COMPLETION_INIT;
 		begin(NULL, NULL);
 		lk_lock *lock = new_lock(client, "while");
 		start_acquire(lock, "first", -1);

@@ -337,7 +337,7 @@ static void test_interrupted_system_calls(void **state)
 			wait_once(busy, 200);
 		expect(0, lk_lock_release(queue.lock, NULL, &err));
 	}
-	expect(0, lk_event_wait(queue.client, &(lk_event){0}, 100, NULL, &err));
+	expect(0, lk_event_wait(queue.client, &(lk_event)LK_EVENT_INIT, 100, NULL, &err));
 	set_alarm(0);
 	check_int(alarms, >, 100);
 	stranger_releases("busy");

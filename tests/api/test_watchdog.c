@@ -19,7 +19,7 @@ static void test_kept_beyond_its_lease_and_not_after_release(void **state)
 	(void)state;
 	lk_client *client = open_watched(300);
 	lk_lock *lock = new_lock(client, "kept");
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	int64_t end_ms = now_ms() + slow_ms(1500);
 	while (now_ms() < end_ms) {
@@ -47,7 +47,7 @@ static void test_a_lease_is_not_renewed(void **state)
 	lk_client *client = open_watched(300);
 	lk_lock *lock = new_lock(client, "lease");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(300);
 	options.tag = 5;
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
@@ -86,7 +86,7 @@ static void test_max_hold_ends_the_renewal(void **state)
 	lk_client *client = open_watched(300);
 	lk_lock *lock = new_lock(client, "max");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	options.max_hold_ms = slow_ms(800);
 	int64_t start_ms = now_ms();
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
@@ -122,7 +122,7 @@ static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 	lk_lock *lock = new_lock(client, "risk");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	char field[LK_FIELD_SIZE];
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int64_t deadline_ns = 0;
 	options.margin_ms = slow_ms(300);
 	options.tag = UINT64_MAX;
@@ -157,7 +157,7 @@ static void test_a_pause_within_the_lease_is_survived(void **state)
 	(void)state;
 	lk_client *client = open_watched(1200);
 	lk_lock *lock = new_lock(client, "pause");
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	for (int i = 0; i < 3; i++) {
 		server_pause(&server);
@@ -205,7 +205,7 @@ static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 	lk_client *client = open_client();
 	lk_lock *locks[LOCKS];
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	uint64_t seen = 0;
 	options.lease_ms = slow_ms(200);
 	options.margin_ms = 1;
@@ -236,7 +236,7 @@ static void test_a_release_deletes_its_notice(void **state)
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "along");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(150);
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	wait_until(readable(client), 5000);
@@ -262,7 +262,7 @@ static void test_a_thread_that_ends_while_it_holds(void **state)
 	lk_client *client = open_watched(400);
 	lk_lock *lock = new_lock(client, "ended");
 	struct threads threads;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	threads_start(&threads, 1, acquire_and_end, lock);
 	threads_join(&threads, 5000);
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_ABANDONED);
@@ -330,7 +330,7 @@ static void test_handovers_keep_deadlines_right(void **state)
 	lk_client *client = open_watched(1000);
 	lk_lock *lock = new_lock(client, "turns");
 	struct threads threads;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	threads_start(&threads, 8, take_turns, lock);
 	threads_join(&threads, 60000);
 	check_int(stats_of(client).handovers, >, 0);
@@ -345,7 +345,7 @@ static void test_a_renewal_that_finds_nothing_is_a_loss_at_once(void **state)
 	(void)state;
 	lk_client *client = open_watched(3000);
 	lk_lock *lock = new_lock(client, "flushed");
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int64_t deadline_ns = 0;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	redis_do(&server, "FLUSHALL");
@@ -469,7 +469,7 @@ static void test_notices_say_why(void **state)
 		lk_client *client = open_client_with("username=app password=pw watchdog_ms=%lld",
 						     slow_ms(1500));
 		lk_lock *lock = new_lock(client, "why");
-		lk_event event;
+		lk_event event = LK_EVENT_INIT;
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		wait_until(stats_of(client).renewals > 0, 5000); /* the background is connected */
 		whys[i].set(true);
@@ -491,7 +491,7 @@ static void test_a_trouble_that_is_over_is_no_reason(void **state)
 	(void)state;
 	lk_client *client = open_watched(1500);
 	lk_lock *lock = new_lock(client, "over");
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	refuse_writes(true);
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);
@@ -515,7 +515,7 @@ static void test_what_nobody_renews(void **state)
 	lk_client *client = open_watched(600);
 	lk_lock *lock = new_lock(client, "unrenewed");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(300);
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_AT_RISK);

@@ -37,7 +37,7 @@ void turn(int64_t limit_ms)
 
 lk_completion next_within(int64_t limit_ms)
 {
-	lk_completion completion = {.operation = 0};
+	lk_completion completion = LK_COMPLETION_INIT;
 	int64_t end_ms = now_ms() + slow_ms(limit_ms);
 	while (lk_queue_take(queue, &completion, 1, 0, &err) == 0 && now_ms() < end_ms)
 		turn(10);

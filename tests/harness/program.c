@@ -88,7 +88,7 @@ static bool is_driven(const lk_client *client)
 static int close_by_request(lk_client *client, int how, lk_error *error)
 {
 	lk_queue *queue = NULL;
-	lk_completion completion = {.operation = 0};
+	lk_completion completion = LK_COMPLETION_INIT;
 	lk_error own;
 	need(lk_queue_new(&queue, 1, &own), &own);
 	int result = lk_queue_start(queue, request_of(CLOSE, .client = client, .how = how), NULL,

@@ -54,7 +54,7 @@ static int completed(const struct sim_caller *caller, int rc, lk_completion *got
 
 int sim_finish(const struct sim_caller *caller, int started, int64_t *answer_out, lk_error *error)
 {
-	lk_completion got = {.error = {.code = 0}};
+	lk_completion got = {.struct_size = sizeof(lk_completion), .error = {.code = 0}};
 	completed(caller, started, &got);
 	*error = got.error;
 	if (answer_out && got.error.code == 0)
@@ -94,7 +94,7 @@ static int acquire_blocking(struct sim_caller *caller, lk_lock *lock, int64_t wa
 int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool queued,
 		lk_acquire_options *options, lk_error *error)
 {
-	lk_completion got = {.error = {.code = 0}};
+	lk_completion got = {.struct_size = sizeof(lk_completion), .error = {.code = 0}};
 	uint64_t id = 0;
 	caller->named = queued || caller->threadless;
 	options->owner = sim_owner(caller);
@@ -224,7 +224,7 @@ int sim_permits_acquire(struct sim_caller *caller, lk_permit_semaphore *semaphor
 			lk_permit *permits_out, int64_t wait_ms, const lk_acquire_options *options,
 			lk_error *error)
 {
-	lk_completion got = {.error = {.code = 0}};
+	lk_completion got = {.struct_size = sizeof(lk_completion), .error = {.code = 0}};
 	uint64_t id = 0;
 	if (!sim_queues(caller))
 		return lk_permit_semaphore_acquire(semaphore, count, permits_out, wait_ms, options,

@@ -62,7 +62,7 @@ void sim_client_open(struct sim_client *client, const char *url, bool threadless
 
 static int close_by_loop(const struct sim_client *client, int how, lk_error *error)
 {
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	int rc = lk_queue_start(client->closes,
 				request_of(CLOSE, .client = client->client, .how = how), NULL,
 				error);

@@ -109,7 +109,7 @@ static bool keep(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 
 static void read_notices(const struct sim_worker *worker)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	lk_error error;
 	while (lk_event_wait(worker->client->client, &event, 0, NULL, &error) == 1) {
 		struct sim_worker *holder = &sim_stage.workers[event.tag % 16 % SIM_WORKERS];

@@ -138,7 +138,7 @@ static void give_up(const struct worker *worker)
 /* Whose hold is lost, as the notices say, does not hold. */
 static void read_notices(const struct process *process)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	lk_error error;
 	while (lk_event_wait(process->clients[0], &event, 0, NULL, &error) == 1)
 		if (event.type == LK_EVENT_LOST && event.tag > 0)

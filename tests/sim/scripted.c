@@ -243,7 +243,7 @@ static void silent_release(struct silent *silent)
 static void silent_take(struct silent *silent, int code)
 {
 	lk_error error;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	expect("take", 1, lk_queue_take(silent->queue, &got, 1, -1, &error), &error);
 	expect("completion", code, got.error.code, &got.error);
 }

@@ -309,7 +309,7 @@ static void event_answer(struct answer *answer, const lk_event *event)
 static int client_events(const struct command *command, struct answer *answer, lk_error *error)
 {
 	const char *name = command_text(command, "c", NULL);
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int result;
 	(void)answer;
 	while ((result = lk_event_wait(handle_client(command), &event, -1, NULL, error)) == 1) {
@@ -326,7 +326,7 @@ static int client_events(const struct command *command, struct answer *answer, l
 static int client_event(const struct command *command, struct answer *answer, lk_error *error)
 {
 	lk_client *client = handle_client(command);
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int fd = lk_event_fd(client, error);
 	if (fd < 0)
 		return fd;
@@ -408,7 +408,7 @@ static int scan_show(const struct command *command, struct answer *answer, lk_er
 {
 	size_t size = 0;
 	const char *name = command_text(command, "name", &size);
-	lk_lock_info info = {0};
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	(void)answer;
 	int result = lk_scan_new(&scan, handle_client(command), NULL, error);
@@ -423,7 +423,7 @@ static int scan_show(const struct command *command, struct answer *answer, lk_er
 /* "result": how many locks there are. */
 static int scan_all(const struct command *command, struct answer *answer, lk_error *error)
 {
-	lk_lock_info info = {0};
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	int count = 0;
 	(void)answer;

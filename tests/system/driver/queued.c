@@ -44,7 +44,8 @@ void queued_cancel(const char *token)
 /* What the completion says; starting it gave `result`. */
 static int queued_take(lk_queue *queue, int result, lk_error *error)
 {
-	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
+	lk_completion completion = {.struct_size = sizeof(lk_completion),
+				    .error = {.code = LK_EINTERNAL}};
 	if (result != 0)
 		return result;
 	lk_queue_take(queue, &completion, 1, -1, error);

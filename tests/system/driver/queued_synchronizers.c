@@ -222,7 +222,8 @@ static int ids_take(struct call *call, const lk_completion *completion)
 /* What the completion says: a code, or its answer. */
 static int completion_take(lk_queue *queue, struct call *call)
 {
-	lk_completion completion = {.error = {.code = LK_EINTERNAL}};
+	lk_completion completion = {.struct_size = sizeof(lk_completion),
+				    .error = {.code = LK_EINTERNAL}};
 	lk_queue_take(queue, &completion, 1, -1, call->error);
 	*call->error = completion.error;
 	if (completion.error.code == 0 && completion.field[0])
