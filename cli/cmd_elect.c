@@ -150,8 +150,8 @@ static int candidates_ask(lk_election *election, int json)
 	lk_candidate *candidates = calloc(CANDIDATES_MOST, sizeof(*candidates));
 	if (!candidates)
 		return trouble("out of memory");
-	int count = lk_election_candidates(election, candidates, sizeof(*candidates),
-					   CANDIDATES_MOST, &error);
+	candidates->struct_size = sizeof(*candidates);
+	int count = lk_election_candidates(election, candidates, CANDIDATES_MOST, &error);
 	int shown = count > CANDIDATES_MOST ? CANDIDATES_MOST : count;
 	int code = count < 0 ? trouble_library(&error) : candidates_show(candidates, shown, json);
 	free(candidates);
