@@ -178,9 +178,10 @@ LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lo
  * one with client_record=off. The id of a permit leads to its client too. Anyone who may write keys
  * can write this one: it is a hint for people. Set the `struct_size` of `info_out` first. The
  * library writes so much; of a larger `struct_size` than its own, what it does not know is zero.
- * What `info_out` points to is valid until the next call on `scan`; what the other calls wrote about
- * a lock stays valid. Blocks for one round trip for each new client, at most for the command limit;
- * `scan` remembers up to 1,000 clients. One thread at a time. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * What `info_out` points to is valid until the next call on `scan`; what the other calls wrote
+ * about a lock stays valid. Blocks for one round trip for each new client, at most for the command
+ * limit; `scan` remembers up to 1,000 clients. One thread at a time. Errors: LK_EINVAL and those of
+ * lk_client_ping(). Since 0.1.
  */
 LK_API int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size,
 			 lk_owner_info *info_out, lk_error *error);
