@@ -524,7 +524,8 @@ static bool conn_redirected(struct lk__conn *conn, struct lk__request *request,
 	bool refused = request->asking && request->batch; /* ASKING serves one command */
 	if (node && !circles && !refused)
 		request->elsewhere = node;
-	int code = request->sends > 0 ? LK_EMAYBEHELD : LK_EUNAVAILABLE;
+	bool copied = request->sends > 0 && !request->question;
+	int code = copied ? LK_EMAYBEHELD : LK_EUNAVAILABLE;
 	lk__conn_done(conn, request, request->elsewhere ? LK_EUNREACHABLE : code, reply->str,
 		      after);
 	return true;
