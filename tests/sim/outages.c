@@ -20,8 +20,13 @@ static void outage(unsigned server)
 	}
 	sim_server_stop(server, sim_chance(300));
 	sim_sleep(sim_between(1, sim_chance(300) ? 2000 : 100) * SIM_MS);
-	if (sim_server_is_down(server)) /* else the troubles are over */
-		sim_server_start(server, !forgets || sim_chance(500));
+	bool lacks = forgets && sim_chance(500), torn = lacks && sim_chance(500);
+	if (!sim_server_is_down(server)) /* the troubles are over */
+		return;
+	if (torn)
+		sim_server_start_torn(server);
+	else
+		sim_server_start(server, !lacks);
 }
 
 static void *outages_main(void *argument)
@@ -40,6 +45,8 @@ void sim_outages_begin(unsigned from, unsigned servers, bool forget)
 	first = from;
 	count = servers;
 	forgets = forget;
+	for (unsigned i = first; forget && i < first + count; i++)
+		sim_server_sync(i);
 	if (sim_has(SIM_OUTAGES))
 		sim_spawn(outages_main, NULL);
 }

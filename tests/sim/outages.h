@@ -5,7 +5,8 @@
 
 #include <stdbool.h>
 
-/* Of so many servers from that one on. `forget`: they may start without their data. */
+/* Of so many servers from that one on. `forget`: they may start without their data, or
+ * without the last second of it. */
 void sim_outages_begin(unsigned first, unsigned servers, bool forget);
 
 /* All troubles cease, and those that are down start. */

@@ -1,8 +1,9 @@
 /*
  * Worlds with red locks: three nodes, or five, that hang, stop, vanish, and start again with their
- * data or without; in those of mixtures the first is no single server (mixture.h). Three processes,
- * each with a client for every node, the first with two threads and the others with one, compete
- * for one lock, and each thread has one of its own: in every ninth world plain ones.
+ * data, without, or without the last second of it; in those of mixtures the first is no single
+ * server (mixture.h). Three processes, each with a client for every node, the first with two
+ * threads and the others with one, compete for one lock, and each thread has one of its own: in
+ * every ninth world plain ones.
  *
  * No two owners may believe at once that they hold, also if a notice says that one has lost it: the
  * deadline that it was told stands. No majority may be there for another before that. A worker
@@ -90,14 +91,17 @@ static bool has(const struct process *process, unsigned node, const char *key, i
 }
 
 /* On how many servers the process has got the key since then, by one try: under one number, which
- * is that of all its clients while one thread alone uses them. */
-static unsigned count_of(const struct process *process, const char *key, int64_t begun_ns)
+ * is that of all its clients while one thread alone uses them. What a server has back that has
+ * forgotten since the call began does not count. */
+static unsigned count_of(const struct process *process, const char *key, int64_t begun_ns,
+			 int64_t call_ns)
 {
 	unsigned most = 0, counts[SIM_SERVERS_MAX] = {0};
 	uint64_t numbers[SIM_SERVERS_MAX] = {0};
 	for (unsigned i = 0; i < servers; i++) {
 		int64_t since_ns = 0;
-		if (!has(process, i, key, &since_ns, NULL) || since_ns < begun_ns)
+		bool forgot = sim_server_forgot_ns(sim_mixture_server(i, key)) >= call_ns;
+		if (forgot || !has(process, i, key, &since_ns, NULL) || since_ns < begun_ns)
 			continue;
 		const char *owner = owner_on(i, key, NULL, NULL);
 		numbers[i] = strtoull(strrchr(owner, ':') + 1, NULL, 10);
@@ -186,14 +190,15 @@ static bool was_resent(const struct process *process)
 static void check_try(const struct worker *worker, const char *key, int code, int64_t begun_ns)
 {
 	bool told = code == LK_EBUSY || code == LK_ENOQUORUM || code == LK_ETIMEDOUT;
-	if (told && worker->alone && count_of(worker->process, key, begun_ns) >= majority())
+	if (told && worker->alone &&
+	    count_of(worker->process, key, begun_ns, begun_ns) >= majority())
 		sim_fail("worker %d was told %d, and has a majority", worker->number, code);
 }
 
 /* What is released is gone from a majority; copies of a try may come behind, where one was lost. */
-static void check_release(const struct worker *worker, const char *key, int code)
+static void check_release(const struct worker *worker, const char *key, int code, int64_t begun_ns)
 {
-	unsigned left = count_of(worker->process, key, 0);
+	unsigned left = count_of(worker->process, key, 0, begun_ns);
 	bool kept = !sim_is_mixed() || calm; /* no failover undoes it */
 	if (code == 0 && kept && worker->alone && !was_resent(worker->process) &&
 	    left > servers - majority())
@@ -251,7 +256,7 @@ static void let_go(const struct worker *worker, lk_lock *lock, const char *key)
 	sim_check_limit(&call, SIM_COMMAND_MS);
 	sim_check_code("release", rc, expected, calm ? 1 : 3, closes, &error);
 	if (!no_wait)
-		check_release(worker, key, rc);
+		check_release(worker, key, rc, call.begun_ns);
 }
 
 static void work(const struct worker *worker, lk_lock *lock, const char *key)

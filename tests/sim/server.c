@@ -14,6 +14,7 @@
 #define WORDS_MAX 512
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
 #define RUNS_US INT64_C(1000000000) /* since so long, at first */
+#define SYNC_MS 1000                /* between what is written to the disk */
 #define HELD_MAX_MS 20000           /* no owner in these runs keeps a lock for longer */
 
 struct peer {
@@ -29,6 +30,7 @@ struct peer {
 
 struct server {
 	struct sim_redis redis;
+	struct sim_keys disk; /* with what it was some time ago */
 	struct peer peers[PEERS_MAX];
 	int64_t offset_us, drift_ppm, drifts_from_ns; /* of its clock */
 	bool down, pauses;
@@ -397,6 +399,38 @@ void sim_server_start(unsigned number, bool remembers)
 	server->forgot_ns = sim_now_ns();
 }
 
+static void copy_keys(struct sim_keys *to, const struct sim_keys *from)
+{
+	sim_keys_clear(to);
+	for (const struct sim_key *key = from->table; key; key = key->hh.next)
+		sim_key_put(to, key);
+}
+
+static void sync_disk(void *context)
+{
+	struct server *synced = context;
+	if (!sim_has(SIM_OUTAGES))
+		return;
+	if (!synced->down)
+		copy_keys(&synced->disk, &synced->redis.keys);
+	sim_at(sim_now_ns() + SYNC_MS * SIM_MS, sync_disk, synced);
+}
+
+void sim_server_sync(unsigned number)
+{
+	sim_at(sim_now_ns() + sim_between(0, SYNC_MS) * SIM_MS, sync_disk, &servers[number]);
+}
+
+void sim_server_start_torn(unsigned number)
+{
+	sim_server_start(number, true);
+	if (server->redis.durable)
+		return;
+	sim_note("server %u lacks what was last", number);
+	copy_keys(&server->redis.keys, &server->disk);
+	server->forgot_ns = sim_now_ns();
+}
+
 int64_t sim_server_forgot_ns(unsigned number)
 {
 	return servers[number].forgot_ns;
@@ -443,6 +477,7 @@ void sim_server_end(void)
 		for (size_t j = 0; j < PEERS_MAX; j++)
 			lk__buffer_free(&servers[i].peers[j].in);
 		sim_keys_clear(&servers[i].redis.keys);
+		sim_keys_clear(&servers[i].disk);
 		sim_channels_clear(&servers[i].redis.channels);
 	}
 }

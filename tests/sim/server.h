@@ -67,8 +67,13 @@ void sim_server_forget_scripts(unsigned number);
 /* Its connections end; or, where its host vanishes, are silent. */
 void sim_server_stop(unsigned number, bool vanishes);
 void sim_server_start(unsigned number, bool remembers);
+
+/* It is written to the disk once a second from now on, while there are outages; and it starts with
+ * what was, without its last second. */
+void sim_server_sync(unsigned number);
+void sim_server_start_torn(unsigned number);
 bool sim_server_is_down(unsigned number);
-/* When it last started without its data; INT64_MIN: never. */
+/* When it last started without its data, or some of it; INT64_MIN: never. */
 int64_t sim_server_forgot_ns(unsigned number);
 
 /* ---- for replication.c ---- */
