@@ -21,8 +21,6 @@
 #include "resp/reply.h"
 
 #define FIRST_PAUSE_NS (100 * LK__MS) /* the longest before an attempt, until one has succeeded */
-#define PARTS 3                       /* of the time for an answer: doubt begins with the second */
-#define PAUSE_NS (50 * LK__MS) /* at least, before each doubt: an answer may be slow by itself */
 
 int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
 		  lk_error *error)
@@ -86,7 +84,29 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
 
 /* ---- silence ---- */
 
-/* ---- one connection, with its mutex ---- */
+/*
+ * Silence: is it the server that says nothing, or only this connection?
+ *
+ * A firewall that has forgotten a connection drops what both sides send, and tells neither; new
+ * connections work. Whoever waits for the command limit on each old one loses a short lease.
+ *
+ *   no answer for a third of a request's time ─▶ another connection is made, the probe
+ *   it was greeted, and the first one still says nothing ─▶ the first one breaks
+ *   one was broken by its silence ─▶ those that have been idle since before are closed
+ *
+ * - The time of a request is what is left until its deadline, and the command limit at most. A
+ *   release has what is left of the lease, and a renewal what is left before the holder is warned.
+ * - Answers come in order: what is needed soonest decides, wherever it stands.
+ * - A slow server greets nobody either, or answers the older question first. So a connection is
+ *   read once more after the greeting is known, before that proves anything.
+ * - What is in flight is sent again over the next connection, as behind any that was lost.
+ * - A probe that was in vain is repeated after a third of the time that is left then.
+ * - A handshake may be forgotten as well, and is doubted after a third of the time until the
+ *   connection is needed, or of the connect limit: the probe is made. If that is greeted, a second
+ *   attempt is made beside the first (connector.c), which keeps its limit; whichever is greeted
+ *   counts. The probe makes its second attempt without a proof, and another in its place whenever
+ *   three times as much time has passed: a server that hangs sees one probe, and few of those.
+ */
 
 /* Since when the oldest request has heard nothing. */
 static int64_t silent_since_ns(const struct lk__conn *conn)
@@ -98,11 +118,6 @@ static int64_t silent_since_ns(const struct lk__conn *conn)
 static bool conn_is_outlived(const struct lk__conn *conn)
 {
 	return silent_since_ns(conn) < atomic_load(&conn->node->greeted_ns);
-}
-
-int64_t lk__patience_ns(int64_t left_ns)
-{
-	return lk__later(left_ns / PARTS, PAUSE_NS);
 }
 
 static int64_t request_until_ns(const struct lk__request *request, int64_t since_ns)
@@ -398,13 +413,20 @@ static int64_t conn_pause_ns(const struct lk__conn *conn)
 	return patient ? pause_ns : lk__earlier(pause_ns, FIRST_PAUSE_NS);
 }
 
+static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
+			 struct lk__reader *reader, const struct lk__greeting *greeting,
+			 bool watched);
+static int64_t conn_connect_failed(struct lk__conn *conn, const lk_error *error);
+
 void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after)
 {
+	static const struct lk__connector_ops connector_ops = {
+		.made = conn_install, .failed = conn_connect_failed, .doubts = lk__node_try};
 	lk_error error;
 	conn->state = LK__CONN_CONNECTING;
 	conn->tended = false;
 	lk__trace_conn(conn, "connecting");
-	if (lk__connector_start(conn, conn_pause_ns(conn), &error) < 0) {
+	if (lk__connector_start(conn, &connector_ops, conn_pause_ns(conn), &error) < 0) {
 		conn->last_error = error;
 		conn->failure_count++;
 		conn_give_up(conn, &error, after);
@@ -441,8 +463,9 @@ void lk__conn_disown(struct lk__conn *conn, const char *reason)
 	lk__conn_unlock(conn, &after);
 }
 
-bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
-		      const struct lk__greeting *greeting, bool watched)
+static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
+			 struct lk__reader *reader, const struct lk__greeting *greeting,
+			 bool watched)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
@@ -501,7 +524,7 @@ bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct l
 	return true;
 }
 
-int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error)
+static int64_t conn_connect_failed(struct lk__conn *conn, const lk_error *error)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);

@@ -419,15 +419,6 @@ void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after);
 /* Unlocks for callers that may hold one: finishing is left to the next who may, or the loop. */
 void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 
-/*
- * For the connector: it has a stream (`watched`: in the loop's set, which tells its next event), or
- * why it has none (the answer is the pause before the next try, or -1: stop). True, or -1: the
- * connection has let go of its connector.
- */
-bool lk__conn_install(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
-		      const struct lk__greeting *greeting, bool watched);
-int64_t lk__conn_connect_failed(struct lk__conn *conn, const lk_error *error);
-
 /* ---- making a connection ---- */
 
 /*
@@ -443,8 +434,23 @@ struct lk__conn;
 struct lk__connector;
 struct lk__readiness;
 
+/* What its connection does. Each is called without a mutex. */
+struct lk__connector_ops {
+	/*
+	 * It has a stream (`watched`: in the loop's set, which tells its next event), or why it has
+	 * none (the answer is the pause before the next try, or -1: stop). True, or -1: the
+	 * connection has let go of its connector.
+	 */
+	bool (*made)(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
+		     const struct lk__greeting *greeting, bool watched);
+	int64_t (*failed)(struct lk__conn *conn, const lk_error *error);
+	/* The server says nothing: another of its connections is to show whether it would greet. */
+	void (*doubts)(struct lk__node *node, int64_t until_ns);
+};
+
 /* Makes it, with the connection's mutex held. LK_ENOMEM. */
-int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error);
+int lk__connector_start(struct lk__conn *conn, const struct lk__connector_ops *ops,
+			int64_t pause_ns, lk_error *error);
 
 #define LK__CONNECTOR_WAITS 2
 

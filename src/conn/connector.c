@@ -16,7 +16,9 @@
 #include "resp/reply.h"
 
 #define CLOSED_PAUSE_NS (100 * LK__MS) /* far longer than its leader takes to notice */
-#define DOUBT_TIMES 3                  /* as long as before, each time */
+#define PARTS 3                        /* of the time for an answer: doubt begins with the second */
+#define PAUSE_NS (50 * LK__MS) /* at least, before each doubt: an answer may be slow by itself */
+#define DOUBT_TIMES 3          /* as long as before, each time */
 
 enum connector_state { CONNECTOR_PAUSE, CONNECTOR_FIND, CONNECTOR_MAKE };
 
@@ -31,6 +33,7 @@ struct attempt {
 
 struct lk__connector {
 	struct lk__conn *conn;
+	const struct lk__connector_ops *ops;
 	struct lk__finder *finder; /* NULL: the configuration says where the node is */
 	unsigned greeting;         /* LK__GREET_… */
 	_Atomic bool hurried;      /* it is to find the node again */
@@ -112,7 +115,8 @@ static bool connector_deliver(struct lk__connector *connector, struct attempt *a
 		       connector_arm(connector, attempt->stream->fd, POLLIN);
 	lk__node_hear_time(connector->conn->node, greeting->server_us, greeting->sent_ns,
 			   greeting->received_ns);
-	bool taken = lk__conn_install(connector->conn, attempt->stream, reader, greeting, watched);
+	bool taken = connector->ops->made(connector->conn, attempt->stream, reader, greeting,
+					  watched);
 	if (taken) {
 		attempt->stream = NULL;
 	} else {
@@ -129,7 +133,7 @@ static bool connector_report(struct lk__connector *connector, const lk_error *er
 	if (lk__now_ns() < connector->deadline_ns) /* a refusal is an answer */
 		atomic_store(&connector->conn->node->mute_ns, 0);
 	connector_drop_attempts(connector);
-	int64_t pause_ns = lk__conn_connect_failed(connector->conn, error);
+	int64_t pause_ns = connector->ops->failed(connector->conn, error);
 	connector_pause(connector, pause_ns);
 	return pause_ns < 0;
 }
@@ -242,6 +246,11 @@ static int64_t connector_until_ns(const struct lk__connector *connector)
 					: connector->deadline_ns;
 }
 
+int64_t lk__patience_ns(int64_t left_ns)
+{
+	return lk__later(left_ns / PARTS, PAUSE_NS);
+}
+
 /* When it is doubted next: each time three times as much has passed as before. */
 static int64_t connector_doubt_ns(const struct lk__connector *connector)
 {
@@ -269,7 +278,7 @@ static bool connector_doubt(struct lk__connector *connector)
 	connector->doubted_ns = lk__now_ns();
 	if (connector->conn->kind == LK__CONN_PROBE)
 		return true;
-	lk__node_try(connector->conn->node, connector_until_ns(connector));
+	connector->ops->doubts(connector->conn->node, connector_until_ns(connector));
 	return false;
 }
 
@@ -430,12 +439,15 @@ static int connector_new(struct lk__connector **connector_out, struct lk__conn *
 	return 0;
 }
 
-int lk__connector_start(struct lk__conn *conn, int64_t pause_ns, lk_error *error)
+int lk__connector_start(struct lk__conn *conn, const struct lk__connector_ops *ops,
+			int64_t pause_ns, lk_error *error)
 {
 	int rc = connector_new(&conn->connector, conn, error);
-	if (rc == 0)
-		connector_pause(conn->connector, pause_ns);
-	return rc;
+	if (rc < 0)
+		return rc;
+	conn->connector->ops = ops;
+	connector_pause(conn->connector, pause_ns);
+	return 0;
 }
 
 const char *lk__connector_awaits(const struct lk__connector *connector)
