@@ -52,8 +52,10 @@ const struct option_row run_options[] = {
 	{OPTION_METRICS_FILE, "metrics-file", "FILE",
 	 "write what the job did last into FILE (…/NAME.prom), for Prometheus"},
 	{OPTION_ON, "on", "EVENT=HOOK",
-	 "run the shell's line HOOK at start, skip, timeout, risk, lost, end or error"},
+	 "run the shell's line HOOK at start, skip, timeout, risk, lost, ask, end or error"},
 	{OPTION_NOTE, "note", "TEXT", "why the lock is held, for those who look or wait"},
+	{OPTION_YIELD, "yield", NULL, "end COMMAND and release the lock when somebody asks for it"},
+	{OPTION_REPLACE, "replace", NULL, "ask the holder to give the lock up, and wait for it"},
 	{OPTION_JSON, "json", NULL, "write an object on stderr at the end: what became of it"},
 	{'v', "verbose", NULL, "report what happens, and who holds the lock during a wait"},
 	{'q', "quiet", NULL, "say neither what the command waits for nor who has it"},
@@ -91,6 +93,12 @@ static int run_note(struct run_state *state, int id, const char *value)
 		return 1;
 	case OPTION_NOTE:
 		state->note = value;
+		return 1;
+	case OPTION_YIELD:
+		state->keep.yields = 1;
+		return 1;
+	case OPTION_REPLACE:
+		state->keep.replaces = 1;
 		return 1;
 	case OPTION_JSON:
 		state->keep.tell.json = 1;
@@ -231,6 +239,13 @@ static int run_check(const struct command *command, const struct run_state *stat
 	const char *what = several ? "several servers" : "--also";
 	if (state->nonblock && state->has_wait)
 		return usage_error(command, "-n and -w exclude each other");
+	if (state->nonblock && keep->replaces)
+		return usage_error(command, "-n and --replace exclude each other");
+	if ((keep->yields || keep->replaces || keeper_hears(keep)) && (several || keep->permits))
+		return usage_error(command,
+				   "--yield, --replace and --on ask are for locks of one "
+				   "server: not for %s",
+				   several ? what : "--permits");
 	if (keep->permits && keep->kind != &kind_default)
 		return usage_error(command, "--permits and --%s exclude each other",
 				   keep->kind->name);

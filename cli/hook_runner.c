@@ -77,6 +77,7 @@ static void environment_fill(const struct run_facts *facts, const struct run_eve
 	text_set("LOCKKEEPER_TRACE_ID", facts->trace);
 	text_set("LOCKKEEPER_OWNER", event->owner);
 	text_set("LOCKKEEPER_HOLDER", event->holder);
+	text_set("LOCKKEEPER_REASON", event->reason);
 	number_set("LOCKKEEPER_FENCE", "", event->fence ? (int64_t)event->fence : RUN_UNKNOWN);
 	number_set("LOCKKEEPER_STATUS", "", event->status);
 	number_set("LOCKKEEPER_WAITED", "seconds", event->waited_ms);
@@ -197,7 +198,7 @@ static int pause_find(const struct runner *runner)
 static void message_take(struct runner *runner, const struct hook_message *told)
 {
 	enum run_event_type type = told->event.type;
-	int is_last = type != RUN_START && type != RUN_RISK && type != RUN_LOST;
+	int is_last = type != RUN_START && type != RUN_RISK && type != RUN_LOST && type != RUN_ASK;
 	if (runner->last_told)
 		return;
 	if (!is_last) {

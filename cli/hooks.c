@@ -28,7 +28,7 @@ int hooks_take(struct hook_list *list, const char *value)
 		int type = run_event_find(at, size);
 		if (type < 0)
 			return trouble("option --on: '%.*s' is not an event (start, skip, timeout, "
-				       "risk, lost, end, error)",
+				       "risk, lost, ask, end, error)",
 				       size > 100 ? 100 : (int)size, at);
 		events |= 1U << type;
 		at += size;

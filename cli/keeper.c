@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "asker.h"
 #include "child.h"
 #include "clock.h"
 #include "connect.h"
@@ -78,9 +79,10 @@ struct keeper {
 	int guard_killed; /* by us, for it was late */
 	int denied;       /* the guard waits for processes that it cannot end */
 	int exec_errno;
-	int status; /* the command's wait status */
-	int lost;   /* the lock was lost, or about to be, while the command ran */
-	int gone;   /* it has no deadline any more: killed, not signalled */
+	int status;   /* the command's wait status */
+	int yielding; /* somebody has asked for the lock: the command is being ended */
+	int lost;     /* the lock was lost, or about to be, while the command ran */
+	int gone;     /* it has no deadline any more: killed, not signalled */
 };
 
 static int64_t slack_ms(int64_t lease_ms)
@@ -122,10 +124,16 @@ static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *
 	return guard_start(&keeper->guard, config);
 }
 
+int keeper_hears(const struct keeper_options *options)
+{
+	return options->yields || (options->tell.hooks.events & (1U << RUN_ASK));
+}
+
 static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 {
 	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
 	acquire.cancel = keeper->cancel;
+	acquire.hears_asks = keeper_hears(keeper->options);
 	acquire.margin_ms = margin_ms(keeper);
 	int result = run_hold_prepare(&keeper->hold, keeper->client, keeper->options->permits,
 				      keeper->options->name, error);
@@ -216,6 +224,21 @@ static void names_fill(struct keeper *keeper)
 		used += (size_t)snprintf(names + used, size - used, ", %.200s", options->also[i]);
 }
 
+/* Asks the holder to give the lock up: 0, and it is waited for; or -1, with the error. */
+static int replace(const struct keeper *keeper, lk_error *error)
+{
+	switch (asker_ask(keeper->hold.lock, NULL, error)) {
+	case ASKED_FAILED:
+		return -1;
+	case ASKED_UNHEARD:
+		asker_say_unheard(keeper->client, keeper->options->name);
+		error->code = LK_EBUSY;
+		return -1;
+	default:
+		return 0;
+	}
+}
+
 /* 0 with the lock held; else -1, and the exit code. */
 static int acquire(struct keeper *keeper, int *code_out)
 {
@@ -231,6 +254,11 @@ static int acquire(struct keeper *keeper, int *code_out)
 	if (!keeper->options->election)
 		wait_status_begin(&keeper->waiting, keeper->client, keeper->hold.lock,
 				  keeper->options->name, &told);
+	if (keeper->options->replaces && replace(keeper, &error)) {
+		wait_status_end(&keeper->waiting);
+		*code_out = acquire_fail(keeper, &error);
+		return -1;
+	}
 	for (;;) {
 		int64_t waited_ms = (clock_now_ns() - began_ns) / NS_PER_MS;
 		if (wait_ms > 0)
@@ -287,11 +315,28 @@ static void deadline_refresh(struct keeper *keeper)
 	}
 }
 
+/* Somebody asks for the lock. A command that is not started yet is ended once it is. */
+static void asked_for(struct keeper *keeper, const char *why)
+{
+	const struct keeper_options *options = keeper->options;
+	telling_asked(&keeper->telling, why);
+	if (options->yields || options->told.verbose)
+		message("%.200s is asked for%s%s%s", options->name, *why ? " by " : "", why,
+			options->yields ? ": ending the command" : "");
+	if (!options->yields)
+		return;
+	keeper->yielding = 1;
+	if (keeper->started)
+		guard_send(&keeper->guard, GUARD_END, 0);
+}
+
 static void events_read(struct keeper *keeper)
 {
 	keeper->notice.struct_size = sizeof(keeper->notice);
 	while (lk_event_wait(keeper->client, &keeper->notice, 0, NULL, NULL) == 1) {
 		const char *why = reason_text(keeper, 0);
+		if (keeper->notice.type == LK_EVENT_ASKED)
+			asked_for(keeper, why);
 		if (keeper->notice.type != LK_EVENT_AT_RISK)
 			continue;
 		telling_risk(&keeper->telling);
@@ -352,6 +397,8 @@ static void report_take(struct keeper *keeper, const struct guard_message *repor
 	case GUARD_STARTED:
 		keeper->started = 1;
 		telling_started(&keeper->telling);
+		if (keeper->yielding)
+			guard_send(&keeper->guard, GUARD_END, 0);
 		break;
 	case GUARD_FAILED:
 		keeper->exec_errno = report->value;

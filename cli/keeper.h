@@ -51,10 +51,15 @@ struct keeper_options {
 	int64_t quarantine_ms;
 	const char *metrics_file; /* NULL: none */
 	struct telling_wish tell;
+	int yields;   /* the command is ended when somebody asks for the lock */
+	int replaces; /* who holds it is asked to give it up */
 	char *const *argv;
 	const struct keeper_election *election; /* NULL: it is a lock */
 	struct keeper_outcome *outcome;         /* NULL: nobody asks */
 };
+
+/* Tells whether the run is to hear when somebody asks for its lock. */
+int keeper_hears(const struct keeper_options *options);
 
 /* Runs the command under the lock; the configuration is used up. Returns the exit code of the
  * program. */

@@ -30,6 +30,7 @@ const struct command commands[] = {
 	{"top", "[PATTERN]", "", "Shows the locks that are held, live.", top_options, 0, cmd_top},
 	{"metrics", "", "", "Prints what is on the server for Prometheus, or serves it as a page.",
 	 metrics_options, 0, cmd_metrics},
+	{"ask", "NAME", "", "Asks whoever holds a lock to give it up.", ask_options, 0, cmd_ask},
 	{"break", "NAME", "", "Frees a lock, whoever holds it.", break_options, 0, cmd_break},
 	{"wait", "NAME", "", "Waits until a lock is free, without taking it.", wait_options, 0,
 	 cmd_wait},

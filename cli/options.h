@@ -51,6 +51,9 @@ enum option_id {
 	OPTION_RESIGN,
 	OPTION_CHECK,
 	OPTION_WATCH,
+	OPTION_REASON,
+	OPTION_REPLACE,
+	OPTION_YIELD,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */
@@ -60,7 +63,7 @@ enum option_id {
 			"the server, instead of LOCKKEEPER_URL; three or more are a quorum"        \
 	}
 
-#define OPTIONS_MAX 32 /* rows of one command, the common ones included */
+#define OPTIONS_MAX 48 /* rows of one command, the common ones included */
 
 struct option_row {
 	int id;               /* letter, or enum option_id; 0 ends a table */

@@ -15,8 +15,9 @@
 #include "message.h"
 
 static const char *const names[RUN_EVENTS] = {
-	[RUN_START] = "start", [RUN_SKIP] = "skip", [RUN_TIMEOUT] = "timeout", [RUN_RISK] = "risk",
-	[RUN_LOST] = "lost",   [RUN_END] = "end",   [RUN_ERROR] = "error",
+	[RUN_START] = "start", [RUN_SKIP] = "skip",   [RUN_TIMEOUT] = "timeout",
+	[RUN_RISK] = "risk",   [RUN_LOST] = "lost",   [RUN_ASK] = "ask",
+	[RUN_END] = "end",     [RUN_ERROR] = "error",
 };
 
 const char *run_event_name(enum run_event_type type)

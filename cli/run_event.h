@@ -3,12 +3,14 @@
  * What becomes of a run, as hooks and run --json are told.
  *
  * Each run has one last event: `end` if its command was started, and else `skip`, `timeout` or
- * `error`. `start`, `risk` and `lost` come before it.
+ * `error`. `start`, `risk`, `lost` and `ask` come before it.
  */
 #ifndef CLI_RUN_EVENT_H
 #define CLI_RUN_EVENT_H
 
 #include <stdint.h>
+
+#include <lockkeeper/event.h>
 
 #include "guard.h"
 #include "owner.h"
@@ -19,6 +21,7 @@ enum run_event_type {
 	RUN_TIMEOUT, /* another owner had the lock for the whole wait */
 	RUN_RISK,    /* the lease is about to end, and was not renewed yet */
 	RUN_LOST,    /* the lock is lost, or about to be: the command is being ended */
+	RUN_ASK,     /* somebody asks for the lock */
 	RUN_END,     /* the command has ended, and the lock was released */
 	RUN_ERROR,   /* the command was not started, for another reason; or lockkeeper was killed */
 	RUN_EVENTS
@@ -37,13 +40,14 @@ struct run_facts {
 
 struct run_event {
 	enum run_event_type type;
-	int status;                   /* lockkeeper's exit status, or RUN_UNKNOWN */
-	int lost;                     /* the lock was lost while the command ran */
-	int64_t waited_ms;            /* for the lock, so far */
-	int64_t held_ms;              /* RUN_UNKNOWN: it was not held */
-	uint64_t fence;               /* 0: there is none */
-	char owner[GUARD_OWNER_SIZE]; /* under which it is held; "": none, or several */
-	char holder[OWNER_TEXT_SIZE]; /* who has it instead, in words; "": unknown */
+	int status;                        /* lockkeeper's exit status, or RUN_UNKNOWN */
+	int lost;                          /* the lock was lost while the command ran */
+	int64_t waited_ms;                 /* for the lock, so far */
+	int64_t held_ms;                   /* RUN_UNKNOWN: it was not held */
+	uint64_t fence;                    /* 0: there is none */
+	char owner[GUARD_OWNER_SIZE];      /* under which it is held; "": none, or several */
+	char holder[OWNER_TEXT_SIZE];      /* who has it instead, in words; "": unknown */
+	char reason[LK_EVENT_REASON_SIZE]; /* of who asks for it; "": none was given */
 };
 
 /* The name of an event, as options and programs know it. */

@@ -84,6 +84,12 @@ void telling_lost(struct telling *telling)
 	tell(telling, RUN_LOST);
 }
 
+void telling_asked(struct telling *telling, const char *reason)
+{
+	snprintf(telling->event.reason, sizeof(telling->event.reason), "%s", reason);
+	tell(telling, RUN_ASK);
+}
+
 /* The last event, as things stand. */
 static void last_fill(struct telling *telling, int code, int lost)
 {

@@ -49,6 +49,9 @@ void telling_started(struct telling *telling);
 void telling_risk(struct telling *telling);
 void telling_lost(struct telling *telling);
 
+/* Somebody asks for the lock, and says why: "" for no reason. */
+void telling_asked(struct telling *telling, const char *reason);
+
 /* The command has ended, and its lock is about to be released: lockkeeper will end with `code`,
  * also if the release is not answered. */
 void telling_releasing(struct telling *telling, int code, int lost);

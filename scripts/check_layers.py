@@ -18,7 +18,7 @@ from tree import ROOT, files, finish, name
 # through what is handed down: the ops of a client, the policy of an entry, the callbacks of a
 # request or a queue. No other is allowed.
 LOCK = [("client", "loop"), ("entry", "entry_table", "doubt"),
-        ("completion_queue", "notice"), ("compensation",), ("tracked", "front"),
+        ("completion_queue", "notice", "ear"), ("compensation",), ("tracked", "front"),
         ("hold",), ("renewal",),
         ("operation", "fan_out", "acquire", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"), ("async",),

@@ -24,6 +24,8 @@
 #define LK_EVENT_LEADING 4     /* the candidate leads */
 #define LK_EVENT_STOP 5        /* it does not lead any more: stop the work */
 #define LK_EVENT_NOT_LEADING 6 /* its term is over, or it does not stand any more */
+/* Of a hold that hears_asks: ASKING in <lockkeeper/lock.h>. */
+#define LK_EVENT_ASKED 7 /* somebody asks for the lock */
 
 #define LK_EVENT_NAME_SIZE 256
 #define LK_NODE_SIZE 64
@@ -48,6 +50,8 @@
  * `reason` quotes the server, or says it in our words; it is empty if memory ran out. `server`
  * names the server that said it, or that did not answer; it is empty for none, and for several.
  * A renewal that succeeds after LK_EVENT_AT_RISK does not change what that notice says.
+ * A notice of LK_EVENT_ASKED has in `reason` why the lock is asked for, as its asker says, cut to
+ * the room that there is; `code` is 0, and `server` empty.
  */
 
 typedef struct lk_event {

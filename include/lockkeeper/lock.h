@@ -78,6 +78,14 @@
  * who may read the server's keys can read it: put no secrets in it. A red lock has a field of its
  * own on each node: only the option of its clients says why it is held, and `note` is refused.
  *
+ * ASKING. lk_lock_ask() asks whoever holds a lock to give it up. A hold with `hears_asks` is told
+ * by LK_EVENT_ASKED, once for each request, with the asker's reason, and its program decides:
+ * nothing happens by itself. It listens on a channel, and looks for a request with each renewal: so
+ * one whose message was lost is told a third of the lease later at the latest. A request counts for
+ * the grant that it was made to, for 60 s. In Redis, for as long: "lockkeeper_ask:{<name>}", a
+ * string; the channel has the same name. A user without the right to them has the lock, and hears
+ * nothing. Red locks and permits cannot be asked for, and LK_EINVAL says so.
+ *
  * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this
  * lock, and it excludes them. Not all of them wake each other. A release of this lock wakes waiters
  * of fenced locks, but not waiters of fair locks; a release of a fair or spin lock does not wake
@@ -120,11 +128,12 @@ typedef struct lk_acquire_options {
 	uint64_t *fence_out; /* NULL, or, for fenced locks only, where a call that succeeds writes
 				the fence token of the hold: see lk_lock_fence() */
 	const char *note;    /* NULL, or why the lock is held, copied: see NOTES above */
+	int hears_asks;      /* 1: the owner is told when somebody asks for the lock: see ASKING */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL                  \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0               \
 	}
 
 typedef struct lk_release_options {
@@ -252,6 +261,19 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * for want of a descriptor), LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
+
+/*
+ * Asks whoever holds the lock to give it up, and says why: `reason`, a text as a note is, or
+ * NULL. Writes how many owners hold it, 0 for a free lock, for which nothing is left behind; and
+ * how many clients listen for such requests: 0 where no holder has said that it does
+ * (`hears_asks`), or while its connection is away. Whether a holder gives it up is its own
+ * affair. Any kind of lock that is a hash or a string may be asked for by a handle of any. Of a
+ * multi lock the parts are asked in turn, and the numbers added. Blocks for one round trip, at
+ * most for the command limit. Errors: LK_EINVAL (a bad reason, a red lock), LK_EWRONGTYPE (the
+ * key is not a lock) and those of lk_client_ping(). Since 0.1.
+ */
+LK_API int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listeners_out,
+		       lk_error *error);
 
 /*
  * Frees the lock, whoever holds it, and wakes the waiters (RLock.forceUnlock). Returns 1 when the

@@ -89,10 +89,10 @@ int lk__check_given(const char *operation, const struct lk__given *given, size_t
 	return rc;
 }
 
-int lk__check_note(const char *operation, const char *note, lk_error *error)
+int lk__check_note(const char *operation, const char *what, const char *note, lk_error *error)
 {
 	const char *fault = note ? lk__note_fault(note) : NULL;
-	return fault ? lk__fail(error, LK_EINVAL, "%s: note %s", operation, fault) : 0;
+	return fault ? lk__fail(error, LK_EINVAL, "%s: %s %s", operation, what, fault) : 0;
 }
 
 int lk__copy_options(void *options_out, size_t own_size, const void *options, const char *operation,

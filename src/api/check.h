@@ -86,8 +86,8 @@ int lk__check_given(const char *operation, const struct lk__given *given, size_t
 int lk__check_range(const char *operation, const char *what, int64_t number, int64_t least,
 		    int64_t most, lk_error *error);
 
-/* Checks the note of a hold; NULL is none. */
-int lk__check_note(const char *operation, const char *note, lk_error *error);
+/* Checks a text that others are shown, as a note is; NULL is none. */
+int lk__check_note(const char *operation, const char *what, const char *note, lk_error *error);
 
 /*
  * Copies an options struct of the caller's size into ours: what it lacks is zero, what we do not

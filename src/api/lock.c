@@ -213,7 +213,11 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 	if (rc == 0 && options->no_loss)
 		rc = lk__fail(error, LK_EINVAL, "%s: no_loss is for permits only", operation);
 	if (rc == 0)
-		rc = lk__check_note(operation, options->note, error);
+		rc = lk__check_note(operation, "note", options->note, error);
+	if (rc == 0 && options->hears_asks && lock->entry && lock->entry->is_quorum)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: hears_asks is set, and nobody can ask for a red lock",
+			      operation);
 	if (rc == 0 && options->note && *options->note && lock->entry && lock->entry->is_quorum)
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: note is set, and a red lock has none: set the clients' option",

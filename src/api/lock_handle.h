@@ -58,6 +58,7 @@ static inline struct lk__want lk__want_of(const lk_acquire_options *options, int
 				 .margin_ms = options->margin_ms,
 				 .tag = options->tag,
 				 .no_loss = options->no_loss,
+				 .hears = options->hears_asks,
 				 .note = options->note && *options->note ? options->note : NULL,
 				 .wait_ms = wait_ms,
 				 .settings = settings};

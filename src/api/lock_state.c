@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/doubt.h"
+#include "lock/ear.h"
 #include "lock/operation.h"
 #include "lock/red.h"
 #include "resp/reply.h"
@@ -340,6 +341,62 @@ int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 	if (rc == 0)
 		*ttl_ms_out = answer;
 	return rc;
+}
+
+/* ---- asked for ---- */
+
+struct asked {
+	int owners, listeners;
+};
+
+/* One lock; adds to the numbers. */
+static int ask_single(lk_lock *lock, const char *reason, struct asked *asked, lk_error *error)
+{
+	const char *operation = "lk_lock_ask";
+	struct lk__call call;
+	int64_t owners = 0, listeners = 0;
+	int rc = lk__lock_enter(&call, lock, operation, NULL, error);
+	if (rc < 0)
+		return rc;
+	struct lk__request *request = lk__ask_request(&call.entry->target, reason);
+	rc = lock_command(&call, request, operation, error);
+	if (rc == LK__WAIT_READY) {
+		const redisReply *reply = request->reply;
+		bool fits = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+			    lk__reply_integer(reply->element[0], 0, INT32_MAX, &owners) &&
+			    lk__reply_integer(reply->element[1], 0, INT32_MAX, &listeners);
+		rc = fits ? 0 : lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", operation);
+		lk__request_free(request);
+	}
+	asked->owners += (int)owners;
+	asked->listeners += (int)listeners;
+	lk__lock_leave(&call);
+	return rc;
+}
+
+int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listeners_out,
+		lk_error *error)
+{
+	const char *operation = "lk_lock_ask";
+	struct asked asked = {0, 0};
+	if (!owners_out || !listeners_out)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	int rc = reason ? lk__check_note(operation, "reason", reason, error) : 0;
+	if (rc == 0 && lock && lock->entry && lock->entry->is_quorum)
+		rc = lk__fail(error, LK_EINVAL, "%s: nobody can ask for a red lock", operation);
+	const struct lk__multi *multi = lock ? lk__lock_multi(lock) : NULL;
+	reason = reason ? reason : "";
+	if (rc == 0 && !multi)
+		rc = ask_single(lock, reason, &asked, error);
+	for (size_t i = 0; rc == 0 && multi && i < multi->count; i++) {
+		lk_lock part = {.entry = multi->part[i]};
+		rc = ask_single(&part, reason, &asked, error);
+	}
+	if (rc < 0)
+		return rc;
+	*owners_out = asked.owners;
+	*listeners_out = asked.listeners;
+	return 0;
 }
 
 /* ---- by wire field, or by force ---- */

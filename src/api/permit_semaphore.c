@@ -82,13 +82,17 @@ static int check_options(const struct lk__counter_call *call, int64_t count,
 	if (options->owner)
 		return lk__fail(error, LK_EINVAL, "%s: a permit has no owner but its id",
 				operation);
+	if (options->hears_asks)
+		return lk__fail(error, LK_EINVAL,
+				"%s: hears_asks is set, and nobody can ask for a permit",
+				operation);
 	if (options->fence_out)
 		return lk__fail(error, LK_EINVAL,
 				"%s: fence_out is set, and a permit has no fence token", operation);
 	int rc = LK__CHECK(operation, error, {LK__IDS, count}, {LK__NO_LOSS, options->no_loss},
 			   {LK__LEASE, lease_ms}, {LK__MAX_HOLD, options->max_hold_ms});
 	if (rc == 0)
-		rc = lk__check_note(operation, options->note, error);
+		rc = lk__check_note(operation, "note", options->note, error);
 	return rc < 0 ? rc
 		      : lk__check_range(operation, "margin_ms", options->margin_ms, 0, lease_ms,
 					error);

@@ -93,6 +93,7 @@ struct lk__owner {
 #define LK__NOTICE_AT_RISK 1u
 #define LK__NOTICE_LOST 2u
 #define LK__NOTICE_ABANDONED 4u
+#define LK__NOTICE_ASKED 8u
 
 /* The settings that a handle has for each try. */
 struct lk__settings {
@@ -130,6 +131,7 @@ struct lk__hold_extra {
 	uint64_t fence;        /* 0: the kind has none */
 	bool no_loss;          /* its end is meant: no notice, and nothing is kept of it */
 	struct lk__note *note; /* why it is held, its own; NULL: nothing is said */
+	struct lk__ear *ear;   /* it hears of requests to give the lock up; NULL: it does not */
 };
 
 /* There may be one for each of many locks: what is not always needed stands behind it. */

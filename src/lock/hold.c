@@ -15,6 +15,7 @@
 #include "conn/request.h"
 #include "lock/compensation.h"
 #include "lock/doubt.h"
+#include "lock/ear.h"
 #include "lock/entry_table.h"
 #include "lock/notice.h"
 #include "lock/tracked.h"
@@ -57,6 +58,7 @@ void lk__hold_free(struct lk__hold *hold)
 		lk__note_end(hold->entry->client, lk__hold_extra(hold)->note);
 	}
 	free(lk__hold_extra(hold)->note);
+	lk__ear_free(lk__hold_extra(hold)->ear);
 	free(hold->told);
 	free(hold);
 }
@@ -166,8 +168,10 @@ static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
 	if (effects.unasked)
 		lk__entry_policy(entry)->release_unasked(entry, effects.unasked,
 							 effects.promised_ns);
-	if (effects.watch)
+	if (effects.watch) {
+		lk__ear_open(entry);
 		lk__watch_hold(entry, effects.now_ns);
+	}
 	if (effects.ended)
 		lk__hold_free(effects.ended);
 }
@@ -438,14 +442,20 @@ struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__rec
 				       .no_loss = want->no_loss};
 	if (want->note && !(extra.note = lk__note_new(want->note)))
 		return NULL;
-	bool has_extra = extra.margin_ms || extra.max_hold_ms || extra.tag || extra.no_loss ||
-			 extra.note || (recipe->flags & LK__FENCES);
-	struct lk__hold *hold = lk__hold_new(thread, &want->owner, has_extra ? &extra : NULL);
-	if (hold)
-		hold->lease_ms = want->lease_ms;
-	else
+	if (want->hears && !(extra.ear = calloc(1, sizeof(*extra.ear)))) {
 		free(extra.note);
-	return hold;
+		return NULL;
+	}
+	bool has_extra = extra.margin_ms || extra.max_hold_ms || extra.tag || extra.no_loss ||
+			 extra.note || extra.ear || (recipe->flags & LK__FENCES);
+	struct lk__hold *hold = lk__hold_new(thread, &want->owner, has_extra ? &extra : NULL);
+	if (hold) {
+		hold->lease_ms = want->lease_ms;
+		return hold;
+	}
+	free(extra.note);
+	free(extra.ear);
+	return NULL;
 }
 
 int lk__hold_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)

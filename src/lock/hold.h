@@ -91,6 +91,7 @@ struct lk__want {
 	struct lk__settings settings;
 	uint64_t tag;
 	bool no_loss;     /* its end is meant: see struct lk__hold_extra */
+	bool hears;       /* of requests to give the lock up */
 	const char *note; /* why it is held; NULL: nothing is said */
 	lk_cancel *cancel;
 	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */

@@ -13,6 +13,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "lock/ear.h"
 #include "lock/entry.h"
 #include "lock/loop.h"
 #include "sync/recipes.h"
@@ -91,7 +92,10 @@ static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_o
 	event_out->fence = lk__hold_extra(hold)->fence;
 	lk__notices_place(hold, event_out->node);
 	lk__field(entry, hold->number, event_out->field);
-	if (hold->told && type != LK_EVENT_ABANDONED)
+	if (type == LK_EVENT_ASKED)
+		memcpy(event_out->reason, lk__hold_extra(hold)->ear->text,
+		       sizeof(event_out->reason));
+	else if (hold->told && type != LK_EVENT_ABANDONED)
 		notice_explain(&hold->told->trouble, event_out);
 }
 
@@ -245,6 +249,15 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 	pthread_mutex_unlock(&notices->mutex);
 }
 
+void lk__notices_ask(lk_client *client, struct lk__hold *hold, const char *why)
+{
+	struct lk__ear *ear = lk__hold_extra(hold)->ear;
+	pthread_mutex_lock(&client->notices.mutex);
+	snprintf(ear->text, sizeof(ear->text), "%s", why);
+	pthread_mutex_unlock(&client->notices.mutex);
+	lk__notices_give(client, hold, LK__NOTICE_ASKED);
+}
+
 void lk__notices_forget(lk_client *client, struct lk__hold *hold)
 {
 	struct lk__teller *teller = hold_teller(hold);
@@ -272,7 +285,8 @@ static int notices_pop(lk_client *client, lk_event *event_out)
 	static const struct {
 		unsigned notice;
 		int type;
-	} kinds[] = {{LK__NOTICE_AT_RISK, LK_EVENT_AT_RISK},
+	} kinds[] = {{LK__NOTICE_ASKED, LK_EVENT_ASKED},
+		     {LK__NOTICE_AT_RISK, LK_EVENT_AT_RISK},
 		     {LK__NOTICE_ABANDONED, LK_EVENT_ABANDONED},
 		     {LK__NOTICE_LOST, LK_EVENT_LOST}};
 	struct lk__hold *hold = client->notices.holds;

@@ -42,6 +42,10 @@ void lk__notices_hush(lk_client *client, struct lk__teller *teller);
 /* With the entry's mutex held. */
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice);
 
+/* Somebody asks for the lock of the hold, which has an ear, and says why. With the entry's mutex
+ * held. */
+void lk__notices_ask(lk_client *client, struct lk__hold *hold, const char *why);
+
 /* The server that had confirmed the hold when its last notice was given; "" for many nodes. With
  * the entry's mutex held, or the notices'. */
 void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE]);

@@ -12,6 +12,7 @@
 #include "conn/conn.h"
 #include "lock/doubt.h"
 #include "lock/entry.h"
+#include "lock/ear.h"
 #include "lock/entry_table.h"
 #include "lock/hold.h"
 #include "lock/notice.h"
@@ -298,10 +299,12 @@ static void watch_entry(struct lk__entry *entry, struct due *due)
 	}
 	bool renews = now_ns >= lk__question_due_ns(hold, now_ns);
 	bool doubt = lk__entry_in_doubt(entry) || lk__tracked_has_gap(entry);
-	if (!entry->renewing && (renews || doubt))
+	if (!entry->renewing && (renews || doubt)) {
 		batch_add(&due->batch, entry);
-	else if (now_ns >= lk__tracked_due_ns(entry))
+		lk__ear_look(entry);
+	} else if (now_ns >= lk__tracked_due_ns(entry)) {
 		due_look(due, entry);
+	}
 	lk__watch_hold(entry, now_ns);
 }
 

@@ -51,7 +51,7 @@ static void run_questions(struct script *script)
 	lk_wait_info info = {.struct_size = sizeof(info)};
 	char field[LK_FIELD_SIZE];
 	int64_t number;
-	int answer;
+	int listeners, answer;
 	attempt(0, lk_lock_new(&script->asked, script->client, "asked", 5, &err));
 	attempt(0, lk_lock_acquire(script->asked, -1, NULL, &err));
 	attempt(0, lk_lock_deadline_ns(script->asked, NULL, &number, &err));
@@ -63,6 +63,7 @@ static void run_questions(struct script *script)
 	attempt(0, lk_lock_is_held_by(script->asked, field, &answer, &err));
 	attempt(0, lk_lock_extend_field(script->asked, field, 60000, &err));
 	attempt(0, lk_lock_release_field(script->asked, field, &err));
+	attempt(0, lk_lock_ask(script->asked, "why", &answer, &listeners, &err));
 	attempt(0, lk_lock_force_release(script->asked, &err));
 	attempt(LK_ELOST, lk_lock_release(script->asked, NULL, &err));
 	attempt(0, lk_lock_wait_info(script->asked, &info, &err));

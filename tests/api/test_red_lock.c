@@ -670,6 +670,14 @@ static void test_bad_input(void **state)
 	expect(LK_EINVAL, lk_lock_export(quorum.lock, NULL, field, sizeof(field), &err));
 	expect(LK_EINVAL, is_held_by(quorum.lock, "f", &err));
 	expect(LK_EINVAL, lk_lock_extend_field(quorum.lock, "f", 1000, &err));
+	int owners, listeners;
+	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
+	acquire.hears_asks = 1;
+	expect(LK_EINVAL, lk_lock_acquire(quorum.lock, 0, &acquire, &err));
+	acquire.hears_asks = 0;
+	acquire.note = "why";
+	expect(LK_EINVAL, lk_lock_acquire(quorum.lock, 0, &acquire, &err));
+	expect(LK_EINVAL, lk_lock_ask(quorum.lock, NULL, &owners, &listeners, &err));
 	int64_t ttl_ms;
 	expect(LK_EINVAL, lk_lock_server_ttl_ms(quorum.lock, &ttl_ms, &err));
 	lk_lock *nested[] = {quorum.lock};

@@ -64,6 +64,15 @@ def fail_over(deployment) -> None:
         deployment.wait()
 
 
+def test_a_holder_is_asked_on_every_deployment(deployment, command, names):
+    for name in names:
+        process = command.start("run", "--yield", name, "sleep", "60")
+        until(lambda name=name: is_there(deployment, name), 60, "it is held")
+        until(lambda name=name: command("ask", name).returncode == 0, 30, "it was asked")
+        assert process.wait(30) == 143
+        assert command("ask", name).returncode == 3
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "".join(kind) or "lock")
 def test_break_frees_it_and_ends_the_command(deployment, command, names, kind):
     holders = [command.start("run", *kind, name, "sh", "-c", "echo in; exec sleep 60")

@@ -13,7 +13,7 @@ from command import Tree, guard_of
 from test_run import hold
 from waiting import until
 
-EVENTS = ("start", "skip", "timeout", "risk", "lost", "end", "error")
+EVENTS = ("start", "skip", "timeout", "risk", "lost", "ask", "end", "error")
 LIMIT = 10  # seconds that a hook has
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
