@@ -55,6 +55,20 @@ def test_fence(start, server):
     assert server.ask("HGET", "report-text", "value") == "first"
 
 
+def test_election(start, server):
+    first = start("election", "web", "a")
+    assert first.stdout.readline().startswith("leading, term ")
+    second = start("election", "web", "b")
+    until("the other waits", lambda: server.ask("HLEN", "lockkeeper_candidates:{web}") == "1")
+    until("it works", lambda: server.ask("HGET", "served-by", "value") == "a")
+    first.terminate()
+    assert second.stdout.readline().startswith("leading, term ")
+    until("the other works", lambda: server.ask("HGET", "served-by", "value") == "b")
+    second.terminate()
+    for process in (first, second):
+        assert (process.communicate(timeout=20)[1], process.returncode) == ("", 0)
+
+
 def test_many(start):
     process = start("many")
     out, error = process.communicate(timeout=20)

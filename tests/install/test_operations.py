@@ -116,6 +116,21 @@ def unit_value(name: str, key: str) -> str:
     return re.search(rf"^{key}=(.*)$", text, re.MULTILINE).group(1)
 
 
+def test_the_leader_serves(place, environment, server):
+    line = unit_value("leader.service", "ExecStart")
+    line = line.replace("%H", "host").replace("/run/shop-leader", str(place))
+    (place / "leader.sh").write_text('#!/bin/sh\n'
+                                     'echo "$LOCKKEEPER_ELECTION" >>ran\nexec sleep 60\n')
+    (place / "leader.sh").chmod(0o755)
+    with subprocess.Popen(["sh", "-c", f"exec {line}"], cwd=place,
+                          env={**environment, "PATH": f"{place}:{environment['PATH']}"}) as process:
+        until("it leads", lambda: (place / "ran").exists() and ran(place) == ["shop"])
+        until("it says that it is there", (place / "ready").exists)
+        shell(place, environment, f"lockkeeper elect --check --ready-file {place}/ready")
+        process.terminate()
+    assert process.returncode == 128 + 15 and not (place / "ready").exists()
+
+
 def test_the_service_runs_the_job_and_counts_a_held_lock_as_success(place, environment, server):
     line = unit_value("backup.service", "ExecStart")
     shell(place, environment, line)

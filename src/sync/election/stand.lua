@@ -42,6 +42,7 @@ local CLAIM_MS = 1000 -- for the next one to take its place
 local APART_MS = 200 -- the looks of those who wait at the end of a lease, by their rank,
 local APART_MAX = 20 -- up to so many
 local KEEP_MS = '2592000000'
+local FEW = 4
 
 --include "time.lua" gives now
 local now_ms = math.floor(now / 1000)
@@ -79,7 +80,7 @@ local function candidate_read(field, text)
 		since = tonumber(since), till = tonumber(till), lease = lease}
 end
 
--- Those who wait, the next one first; `self` among them, who asks. The dead are dropped.
+-- Those who wait, in no order; `self` among them, who asks. The dead are dropped.
 local function candidates(self)
 	local found, all = {self}, redis.call('HGETALL', waiters)
 	for i = 1, #all, 2 do
@@ -90,8 +91,27 @@ local function candidates(self)
 			table.insert(found, other)
 		end
 	end
-	table.sort(found, before)
 	return found
+end
+
+local function after(left, right)
+	return before(right, left)
+end
+
+-- Takes the next one out of them; nil: there is none. A few are looked for, more are sorted.
+local function next_of(found)
+	found.taken = (found.taken or 0) + 1
+	if found.taken == FEW then
+		table.sort(found, after)
+	elseif found.taken < FEW then
+		local last = #found
+		for i = 1, last - 1 do
+			if before(found[i], found[last]) then
+				found[i], found[last] = found[last], found[i]
+			end
+		end
+	end
+	return table.remove(found)
 end
 
 -- Makes a field the owner for so long; an error if the server refuses.
@@ -123,7 +143,8 @@ end
 -- nil: who asks may have it.
 local function settle(self)
 	local heard
-	for _, other in ipairs(candidates(self)) do
+	local found = candidates(self)
+	for other in next_of, found do
 		if heard and other ~= self and listens(other.field) then
 			tell(other.field) -- it looks after the one before
 			break
@@ -215,13 +236,10 @@ end
 local function look_again_ms(self)
 	local rank = 0
 	for _, other in ipairs(candidates(self)) do
-		if other == self or rank == APART_MAX then
-			break
-		end
-		rank = rank + 1
+		rank = rank + (before(other, self) and 1 or 0)
 	end
 	local left = redis.call('PTTL', lock)
-	return left < 0 and left or left + rank * APART_MS
+	return left < 0 and left or left + math.min(rank, APART_MAX) * APART_MS
 end
 
 local function acquire()
@@ -278,7 +296,8 @@ local function transfer(to)
 		return 0
 	end
 	tell_observers('vacant')
-	for _, next in ipairs(candidates()) do
+	local found = candidates()
+	for next in next_of, found do
 		if listens(next.field) then
 			tell(next.field)
 			break

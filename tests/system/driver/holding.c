@@ -17,9 +17,15 @@ static int is_semaphore(const char *kind)
 	return strcmp(kind, "semaphore") == 0 || strcmp(kind, "permits") == 0;
 }
 
+static int is_election(const char *kind)
+{
+	return strcmp(kind, "election") == 0;
+}
+
 int holding_known(const struct command *command)
 {
-	return is_semaphore(kind_of(command)) || kind_known(command);
+	return is_semaphore(kind_of(command)) || is_election(kind_of(command)) ||
+	       kind_known(command);
 }
 
 enum history_mode holding_mode(const struct command *command)
@@ -48,11 +54,14 @@ int holding_open(struct holding *holding, const struct command *command, lk_clie
 	if (strcmp(kind, "permits") == 0)
 		return lk_permit_semaphore_new(&holding->permits, client, name, strlen(name), NULL,
 					       error);
+	if (is_election(kind))
+		return lk_election_new(&holding->election, client, name, strlen(name), NULL, error);
 	return kind_make(&holding->lock, command, client, name, strlen(name), error);
 }
 
 void holding_close(struct holding *holding)
 {
+	lk_election_free(holding->election);
 	lk_lock_free(holding->lock);
 	lk_semaphore_free(holding->semaphore);
 	lk_permit_semaphore_free(holding->permits);
@@ -86,6 +95,9 @@ int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_o
 {
 	lk_acquire_options named = *options;
 	named.owner = owner_of(holding);
+	if (holding->election)
+		return lk_election_campaign(holding->election, wait_ms, options->cancel, NULL,
+					    error);
 	if (holding->semaphore)
 		return semaphore_acquire(holding, wait_ms, options->cancel, error);
 	if (holding->permits)
@@ -102,6 +114,8 @@ int holding_acquire(struct holding *holding, int64_t wait_ms, const lk_acquire_o
 int holding_release(struct holding *holding, lk_error *error)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	if (holding->election)
+		return lk_election_resign(holding->election, -1, error);
 	if (holding->semaphore)
 		return lk_semaphore_release(holding->semaphore, holding->count, NULL, error);
 	if (holding->permits)
@@ -130,7 +144,11 @@ static int64_t permits_deadline_ns(struct holding *holding)
 
 int64_t holding_deadline_ns(struct holding *holding)
 {
-	int64_t deadline_ns = 0;
+	int64_t deadline_ns = 0, before_ns = now_ns(), left_ms = 0;
+	if (holding->election)
+		return lk_election_remaining_ms(holding->election, &left_ms, NULL)
+			       ? -1
+			       : before_ns + left_ms * 1000000;
 	if (holding->semaphore)
 		return now_ns() + INT64_C(3600000000000);
 	if (holding->permits)
@@ -143,6 +161,8 @@ int64_t holding_deadline_ns(struct holding *holding)
 int64_t holding_fence(struct holding *holding)
 {
 	uint64_t token = 0;
+	if (holding->election)
+		return lk_election_term(holding->election, &token, NULL) ? 0 : (int64_t)token;
 	if (!holding->lock || lk_lock_fence(holding->lock, owner_of(holding), &token, NULL))
 		return 0;
 	return (int64_t)token;

@@ -1,4 +1,5 @@
-/* What stress acquires and releases: a lock of any kind, or permits of a semaphore. */
+/* What stress acquires and releases: a lock of any kind, permits of a semaphore, or the leadership
+ * of an election, whose lease is the client's. */
 #ifndef HOLDING_H
 #define HOLDING_H
 
@@ -11,6 +12,7 @@ struct holding {
 	lk_lock *lock;
 	lk_semaphore *semaphore;
 	lk_permit_semaphore *permits;
+	lk_election *election;
 	int64_t count; /* permits at a time; 0 for a lock */
 	lk_permit taken[HOLDING_PERMITS_MAX];
 	int no_wait;
