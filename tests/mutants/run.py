@@ -89,8 +89,10 @@ def seek_in_any(tree: Tree, unbroken: pathlib.Path) -> tuple[str, str]:
 def run_tests(found_by: Suite | Program, tree: Tree) -> int:
     """0: they pass, 1: they fail, else: neither."""
     environment = {**os.environ, "LOCKKEEPER_BUILD": str(tree.build_folder)}
-    command, folder = [str(tree.build_folder / "tests" / found_by.path)], tree.path
-    if isinstance(found_by, Suite):
+    folder = tree.path
+    if isinstance(found_by, Program):
+        command = [str(tree.build_folder / "tests" / found_by.path)]
+    else:
         files = [tree.path / "tests" / file for file in found_by.files.split()]
         folder = files[0].parent
         command = [PYTHON, "-m", "pytest", "-x", "--tb=no", "-p", "no:cacheprovider",

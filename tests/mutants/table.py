@@ -5,7 +5,7 @@ each time, until the code changes.
 """
 from __future__ import annotations
 
-from mutant import Mutant, World
+from mutant import Mutant, Program, Suite, World
 
 ACQUIRE, RELEASE, RENEW = (f"src/sync/lock/{name}.lua" for name in ("acquire", "release", "renew"))
 SCRIPT, ATTEMPT = "src/sync/script.c", "src/sync/attempt.c"
@@ -116,11 +116,20 @@ MUTANTS = [
         (SCRIPT, "lk__reply_integer(reply->element[index], 0, 1, &renewed)",
          "lk__reply_integer(reply->element[0], 0, 1, &renewed)")],
         World("silence")),
+    Mutant("renewed-late", "a lease is renewed when nine tenths of it are over", [
+        (HOLD, "lease_ns / 3 * 2", "lease_ns / 10"),
+        (HOLD, "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3",
+         "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 10 * 9")],
+        World("locks")),
     Mutant("silence-believed", "a connection that a firewall has forgotten is waited for", [
         ("src/conn/conn.c", "return since_ns + part_ns;",
          "return since_ns + 1000 * part_ns;")],
         World("silence")),
     # ---- waiting ----
+    Mutant("nobody-woken", "a release wakes nobody who waits in the order of turns", [
+        ("src/sync/give_turn.lua", "heard = redis.pcall('PUBLISH', names[i + 1], word)",
+         "heard = 1")],
+        World("locks")),
     Mutant("head-not-promoted", "who becomes the head of a queue is not woken", [
         ("src/lock/entry.c", "if (waiting->head != caller)\n\t\tlk__thread_wake",
          "if (waiting->head == caller)\n\t\tlk__thread_wake")],
@@ -198,4 +207,94 @@ MUTANTS = [
         (ATTEMPT, "event->retryable || (event->passing && !attempt->want.unlimited);",
          "event->retryable;")],
         World("refusals")),
+    # ---- what no world shows ----
+    Mutant("loss-hidden", "who enters again behind a loss is not told of it", [
+        (HOLD, "if (hold->lost) {\n\t\tlk__entry_promote", "if (0) {\n\t\tlk__entry_promote")],
+        Program("api/test_queue_truth", "workers of a world ask for their deadline first")),
+    Mutant("no-drift", "nothing is taken off a lease for clocks that drift", [
+        (ATTEMPT, "lease_ns - lease_ns / DRIFT_PER_LEASE - DRIFT_NS;",
+         "lease_ns + 0 * lease_ns / DRIFT_PER_LEASE * DRIFT_NS;")],
+        Program("unit/test_attempt", "clocks of a world do not drift")),
+    Mutant("hold-without-end", "max_hold_ms does not end the renewals", [
+        (HOLD, "return max_hold_ms && now_ns >=", "return max_hold_ms < 0 && now_ns >=")],
+        Program("api/test_watchdog", "workers of a world name no such limit")),
+    Mutant("abandoned-renewed", "the lock of a thread that has ended is renewed", [
+        (HOLD, "return wanted && !too_long && !hold->abandoned && open;",
+         "return wanted && !too_long && open;")],
+        Program("api/test_watchdog", "threads of a world end with nothing")),
+    Mutant("fork-uses", "a forked child uses the connections of its parent", [
+        ("src/lock/client.c", "if (lk__client_forked(client))\n\t\tcode = LK_EFORKED;\n\telse if",
+         "if (!client)\n\t\tcode = LK_EFORKED;\n\telse if")],
+        Program("api/test_fork", "a world has one process")),
+    Mutant("array-uncapped", "a reply may ask for any number of elements", [
+        ("src/resp/reply.c", "(size_t)count > LK__REPLY_ELEMENTS_MAX - reader->elements",
+         "(size_t)count > SIZE_MAX - reader->elements")],
+        Program("unit/test_reply", "servers of a world say what servers say")),
+    Mutant("password-shown", "an error shows the password of a URL", [
+        ("src/conf/url.c", 'memcpy(shown + head, "***", 3);', "memcpy(shown + head, at - 3, 3);")],
+        Program("unit/test_url", "URLs of a world have no password")),
+    Mutant("prefix-ignored", "two programs with different prefixes share a lock", [
+        ("src/lock/entry.c", "size_t prefix_size = strlen(prefix);",
+         "size_t prefix_size = 0 * strlen(prefix);")],
+        Program("api/test_lock", "clients of a world have no prefix")),
+    Mutant("host-unverified", "the host name in a certificate is not verified", [
+        ("src/net/tls.c", "X509_VERIFY_PARAM_set1_host(rules, host, 0) != 1", "0")],
+        Suite("system/test_tls.py", "refused or name_option", "a world has no TLS")),
+    Mutant("stays-subscribed", "the last waiter stays subscribed", [
+        ("src/conn/channels.c", "channel_want(conn, channel, false);",
+         "channel->wanted = false;")],
+        Suite("system/test_scenarios.py", "turn or leaves_nothing or unsubscribes",
+              "what is left of subscriptions is not judged")),
+    Mutant("no-try-again", "no try comes behind a new subscription", [
+        ("src/conn/channels.c", "channel->wanted) {\n\t\tchannel->generation++;",
+         "channel->wanted) {\n\t\tchannel->generation += 0;")],
+        Suite("system/test_lost_replies.py", "message_lost",
+              "a lease of a world ends before anybody has waited for long")),
+    Mutant("caller-renews", "renewals go over the callers' connection", [
+        ("src/lock/renewal.c", "lk__conn_submit(lk__node_work(batch->node), request);",
+         "lk__conn_submit(batch->node->scripts[0], request);")],
+        Suite("system/test_pauses.py", "reader_is_stopped", "no debugger stops one thread")),
+    Mutant("other-message", "a release says another message than Redisson's", [
+        (RELEASE, "give_turn(KEYS[1], ARGV[2], '0')", "give_turn(KEYS[1], ARGV[2], '1')")],
+        Suite("system/test_lock_wire.py", "in_redis or pair", "a world has no peers")),
+    Mutant("no-ttl-left", "a refused PEXPIRE leaves a lock without a time to live", [
+        (ACQUIRE, "\tredis.call('HDEL', KEYS[1], ARGV[1])\n\treturn answer", "\treturn answer")],
+        Suite("system/test_server_faults.py", "missing_for_acquire",
+              "users of a world have all rights")),
+    Mutant("turn-taken-along", "who leaves takes its turn along", [
+        ("src/sync/turns/leave.lua", "redis.call('EXISTS', KEYS[1]) == 1", "true")],
+        Suite("system/test_turns.py", "passes",
+              "the next one looks 50 ms later, which the judge of a free lock allows")),
+    Mutant("past-hand-over", "a hand-over that is past is taken for a grant", [
+        (ATTEMPT,
+         "!attempt->busy_server_us || handed_us < attempt->busy_server_us)\n\t\treturn 0;",
+         "!attempt->busy_server_us)\n\t\treturn 0;\n"
+         "\tif (handed_us < attempt->busy_server_us)\n"
+         "\t\thanded_us = attempt->busy_server_us;")],
+        Suite("system/test_fair.py", "past or old_message", "no message of a world comes again")),
+    Mutant("busy-unsaid", "a lock is called busy that no server has called so", [
+        ("src/lock/entry.c", "if (entry->hold || (attempt && attempt->busy))", "if (attempt)")],
+        Suite("system/test_busy_or_unknown.py", "silent or before_it",
+              "what the server has said is not judged by who has asked")),
+    Mutant("given-back-forgotten", "what was given back is not repeated at a new master", [
+        (COMPENSATION, "if (!lk__node_is_acked(conn ? conn->node : lk__entry_node(entry)))",
+         "if (conn || lk__entry_node(entry))")],
+        Suite("system/test_failover_release.py", "as_the_servers or is_missing or master_dies",
+              "a lock that a failover brings back ends with its lease, before it is judged")),
+    Mutant("doubt-ignored", "a hold whose connection is lost is not looked at at once", [
+        ("src/lock/renewal.c",
+         "bool doubt = lk__entry_in_doubt(entry) || lk__tracked_has_gap(entry);",
+         "bool doubt = false;")],
+        Suite("system/test_server_faults.py", "without_data",
+              "the judge of who is told allows a third of a lease, after which each is looked at")),
+    Mutant("no-answer-limit", "a connection without an answer is kept for ever", [
+        ("src/conn/conn.c", "now_ns >= lk__conn_limit_ns(conn)",
+         "lk__conn_limit_ns(conn) < 0")],
+        Suite("system/test_lost_replies.py system/test_hostile.py", "never_comes or slow_drip",
+              "where new connections work, each of a world is compared with one")),
+    Mutant("no-hold-off", "a client does not stand back for others", [
+        ("src/sync/term.h", "return others > 0 && hold_off_ns > 0 ? now_ns + hold_off_ns : 0;",
+         "(void)others, (void)hold_off_ns, (void)now_ns;\n\treturn 0;")],
+        Suite("system/test_starvation.py", "process or waiter",
+              "a world has four workers, and each gets in within its limit")),
 ]

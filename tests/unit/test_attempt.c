@@ -724,9 +724,16 @@ static void test_random_events(void **state)
 	}
 }
 
+static void test_a_lease_ends_early_by_what_clocks_may_drift(void **state)
+{
+	(void)state;
+	assert_true(lk__lease_end_ns(7, 30000) == 7 + (30000 - 300 - 2) * LK__MS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_lease_ends_early_by_what_clocks_may_drift),
 		cmocka_unit_test(test_looks_again_long_before_the_ttl),
 		cmocka_unit_test(test_who_may_not_listen_asks_again),
 		cmocka_unit_test(test_what_passes_is_ridden_out_within_a_limit),
