@@ -8,6 +8,7 @@
 #include "network.h"
 #include "replication.h"
 #include "resp.h"
+#include "tracking.h"
 #include "world.h"
 
 #define PEERS_MAX 128
@@ -26,10 +27,12 @@ struct peer {
 	/* WAIT: for so many replicas, until then; 0: it does not wait. */
 	int acks;
 	int64_t waits_until_ns;
+	struct sim_tracker tracker;
 };
 
 struct server {
 	struct sim_redis redis;
+	struct sim_tracking tracking;
 	struct sim_keys disk; /* with what it was some time ago */
 	struct peer peers[PEERS_MAX];
 	int64_t offset_us, drift_ppm, drifts_from_ns; /* of its clock */
@@ -192,6 +195,17 @@ void sim_server_pause(unsigned number, bool pauses)
 
 /* ---- commands ---- */
 
+/* Only to one that listens. */
+static void tell_tracker(int64_t id, const void *bytes, size_t size)
+{
+	for (size_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *peer = &server->peers[i];
+		if (peer->link && peer->tracker.id == id &&
+		    sim_channels_of(&server->redis.channels, peer, false) > 0)
+			sim_link_reply(peer->link, bytes, size);
+	}
+}
+
 static void obey(const struct request *request)
 {
 	struct lk__buffer out = {0};
@@ -207,7 +221,12 @@ static void obey(const struct request *request)
 	sim_keys_sweep(&server->redis.keys);
 	if (request->count > 3 && sim_word_is(request->words[0], "EVALSHA"))
 		watch_script(request);
+	if (sim_tracking_obeys(&server->tracking, &request->peer->tracker, &asked)) {
+		say_to(request->peer, &out);
+		return;
+	}
 	sim_command_run(&asked);
+	sim_tracking_ran(&server->tracking, &request->peer->tracker, &asked, tell_tracker);
 	int64_t offset = server->redis.replicated ? sim_replication_ship(server->redis.number) : 0;
 	request->peer->written = offset ? offset : request->peer->written;
 	say_to(request->peer, &out);
@@ -265,6 +284,7 @@ static struct peer *peer_of(struct sim_link *link)
 static void peer_free(struct peer *peer)
 {
 	sim_channels_leave_all(&server->redis.channels, peer);
+	sim_tracking_gone(&server->tracking, &peer->tracker);
 	lk__buffer_free(&peer->in);
 	memset(peer, 0, sizeof(*peer));
 }
