@@ -64,7 +64,7 @@ static void take_turns(const char *url, struct shared *shared, long rounds, int 
 		       struct bench_samples *samples)
 {
 	lk_error error = {0};
-	lk_candidate next;
+	lk_candidate next = LK_CANDIDATE_INIT;
 	lk_client *client = client_open(url);
 	lk_election *election = candidate_new(client, LK_STAND_NORMAL);
 	for (long i = 0; i < rounds && !shared->done; i++) {

@@ -32,7 +32,7 @@ static lk_leader leader_of(lk_election *election)
 
 static int waiting(lk_election *election)
 {
-	return lk_election_candidates(election, NULL, 1, &err);
+	return lk_election_candidates(election, NULL, 0, &err);
 }
 
 static bool so_many_wait(lk_election *election, int count)
