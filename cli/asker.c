@@ -36,7 +36,7 @@ enum asked asker_ask(lk_lock *lock, const char *reason, lk_error *error)
 void asker_say_unheard(lk_client *client, const char *name)
 {
 	char who[OWNER_TEXT_SIZE] = "another client";
-	lk_lock_info info;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_scan *scan = NULL;
 	if (lk_scan_new(&scan, client, NULL, NULL) == 0 &&
 	    lk_scan_show(scan, name, strlen(name), &info, NULL) == 0 && info.holder_count > 0)

@@ -20,7 +20,7 @@ static void ask(lk_lock *lock, const char *reason, int owners, int heard)
 static void test_the_holder_is_told_by_an_event(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_lock(client, "job"), *theirs = new_lock(other, "job");
@@ -56,7 +56,7 @@ static void test_it_comes_through_a_queue_too(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	lk_queue *queue = NULL;
-	lk_completion got;
+	lk_completion got = LK_COMPLETION_INIT;
 	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_lock(client, "job"), *theirs = new_lock(other, "job");
@@ -89,7 +89,7 @@ static void test_it_comes_through_a_queue_too(void **state)
 static void test_only_who_listens_is_told(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(300));
 	lk_lock *lock = new_lock(client, "job"), *second = new_lock(client, "second");
@@ -111,7 +111,7 @@ static void test_the_parts_of_a_multi_lock_are_asked(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_lock *parts[2], *both = NULL;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	(void)state;
 	lk_client *client = open_client();
 	parts[0] = new_lock(client, "one");
