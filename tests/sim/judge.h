@@ -29,8 +29,8 @@ struct sim_call sim_call(const char *name);
 
 /*
  * Fails when the call took longer. A thread that was given no time is not late, nor is one to which
- * such a thread is handing the lock; and a hand-over that was begun is waited for, within the
- * command limit.
+ * such a thread is handing the lock. A hand-over that was begun is waited for, within the command
+ * limit, and whoever has its turn behind it tries once.
  */
 void sim_check_limit(const struct sim_call *call, int64_t limit_ms);
 

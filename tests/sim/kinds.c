@@ -203,6 +203,8 @@ static void write_url(char *url, size_t size)
 			 sentinels ? "/main" : "", counts[sim_random(3)]);
 	if (sim_is_cluster())
 		snprintf(url + used, size - (size_t)used, "&messages=%s", messages[sim_random(3)]);
+	else if (sim_servers() > 1 && sim_chance(200)) /* as many as there are */
+		snprintf(url + used, size - (size_t)used, "&replica_acks=%u", sim_servers() - 1);
 }
 
 static void begin(void)
