@@ -307,6 +307,7 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 	struct session session;
 	struct lock_state state = {.kind = &kind_default};
 	lk_lock *lock = NULL;
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
 	lk_error error = {0};
 	int result = session_begin(&session, command, argc, argv, lock_take, &state, 2, 2);
 	if (result)
@@ -318,7 +319,8 @@ int cmd_unlock(const struct command *command, int argc, char **argv)
 	if (while_unlock(session.argv[0], session.argv[1], session.told.verbose, &code))
 		return session_end(&session, code);
 	code = session_open_lock(&session, &lock);
-	if (code == 0 && lk_lock_release_field(lock, session.argv[1], &error))
+	options.field = session.argv[1];
+	if (code == 0 && lk_lock_release(lock, &options, &error))
 		code = trouble_name(session.client, session.argv[0], session.kind, &error);
 	else if (code == 0 && session.told.verbose)
 		message("released %.200s", session.argv[0]);
@@ -331,6 +333,7 @@ int cmd_extend(const struct command *command, int argc, char **argv)
 	struct session session;
 	struct lock_state state = {.kind = &kind_default};
 	lk_lock *lock = NULL;
+	lk_extend_options options = LK_EXTEND_OPTIONS_INIT;
 	lk_error error = {0};
 	int result = session_begin(&session, command, argc, argv, lock_take, &state, 2, 2);
 	if (result)
@@ -339,7 +342,8 @@ int cmd_extend(const struct command *command, int argc, char **argv)
 	session.kind = state.kind;
 	if (code == 0)
 		code = session_open_lock(&session, &lock);
-	if (code == 0 && lk_lock_extend_field(lock, session.argv[1], state.lease_ms, &error))
+	options.field = session.argv[1];
+	if (code == 0 && lk_lock_extend(lock, state.lease_ms, &options, &error))
 		code = trouble_name(session.client, session.argv[0], session.kind, &error);
 	else if (code == 0)
 		session_did(&session, "extended", session.argv[0]);

@@ -14,7 +14,7 @@ static void prefix_remove(char *text, const char *prefix)
 		text_remove(text, strlen(prefix));
 }
 
-/* "lk_event_wait: …" loses its first word, "lk_lock_release_field "job": …" becomes "release …". */
+/* "lk_event_wait: …" loses its first word, "lk_lock_release "job": …" becomes "release …". */
 void error_text_plain(char *text)
 {
 	if (strncmp(text, "lk_", 3) != 0)
@@ -26,9 +26,6 @@ void error_text_plain(char *text)
 	}
 	prefix_remove(text, "lk_");
 	prefix_remove(text, "lock_");
-	char *field = strstr(text, "_field");
-	if (field && field < text + strcspn(text, " "))
-		text_remove(field, strlen("_field"));
 	for (char *at = text; *at && *at != ' '; at++)
 		if (*at == '_')
 			*at = ' ';

@@ -142,21 +142,23 @@ typedef struct lk_release_options {
 	int no_wait;       /* 1: send the release and return at once; see lk_lock_release() */
 	int64_t keep_ms; /* 0: the last release frees the lock; else it keeps the lock from all for
 			      so long (at most LK_LEASE_MAX_MS); see KEPT above */
+	const char *field; /* NULL: the owner's hold; else whatever is held under this wire field */
 } lk_release_options;
 
 #define LK_RELEASE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_release_options), NULL, 0, 0                                             \
+		sizeof(lk_release_options), NULL, 0, 0, NULL                                       \
 	}
 
 typedef struct lk_extend_options {
 	size_t struct_size;
 	const char *owner; /* NULL: the calling thread; else an owner's name */
+	const char *field; /* NULL: the owner's hold; else whatever is held under this wire field */
 } lk_extend_options;
 
 #define LK_EXTEND_OPTIONS_INIT                                                                     \
 	{                                                                                          \
-		sizeof(lk_extend_options), NULL                                                    \
+		sizeof(lk_extend_options), NULL, NULL                                              \
 	}
 
 /* A wait in progress, as another thread sees it. */
@@ -253,6 +255,12 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * RELEASE above. The call waits until the replicas that must acknowledge grants have acknowledged
  * that, too. `no_wait` must be 0 then.
  *
+ * With `field` the call frees the lock if it is held under that wire field, whoever that is
+ * (RLock.unlockAsync(threadId)). Safe to repeat. Blocks as lk_lock_force_release(). The other
+ * options must be 0 then. Errors: LK_ENOTOWNER, LK_EMAYBEHELD (no answer: it may have been freed),
+ * LK_ENOTDURABLE (freed, and a failover may undo it), LK_EINVAL, LK_EWRONGTYPE and those of
+ * lk_client_ping().
+ *
  * Errors: LK_ENOTOWNER (never held, or already released), LK_ELOST (the hold was lost before; the
  * owner no longer has it), LK_EMAYBEHELD (no answer, or a refusal, as the text says: the lock may
  * stay until its lease ends; the owner no longer has the hold, and the library repeats the release
@@ -293,7 +301,13 @@ LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
  * extension). `options` may be NULL. It never shortens the hold. Blocks for one round trip, at most
  * until the hold's deadline. Errors: LK_ENOTOWNER, LK_ELOST (before, or its deadline passed during
  * the call), LK_EINVAL, LK_EMAYBEHELD (no answer: the old deadline stands), LK_ENOQUORUM (red lock:
- * the old deadline stands) and those of lk_client_ping(). Since 0.1.
+ * the old deadline stands) and those of lk_client_ping().
+ *
+ * With `field` it extends the lock, if it is held under that wire field, so that it lasts at least
+ * `lease_ms` (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now. Blocks as lk_lock_force_release().
+ * `owner` must be NULL then. Errors: LK_ENOTOWNER (also when the key is not this lock),
+ * LK_EMAYBEHELD (no answer: it may last longer), LK_EINVAL and those of lk_client_ping(). Since
+ * 0.1.
  */
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *options,
 			  lk_error *error);
@@ -356,23 +370,6 @@ LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *e
  */
 LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size,
 			  lk_error *error);
-
-/*
- * Frees the lock if it is held under `field` (RLock.unlockAsync(threadId)). Safe to repeat. Blocks
- * as lk_lock_force_release(). Errors: LK_ENOTOWNER, LK_EMAYBEHELD (no answer: it may have been
- * freed), LK_ENOTDURABLE (freed, and a failover may undo it), LK_EINVAL, LK_EWRONGTYPE and those of
- * lk_client_ping(). Since 0.1.
- */
-LK_API int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error);
-
-/*
- * Extends the lock, if it is held under `field`, so that it lasts at least `lease_ms`
- * (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now. Blocks as lk_lock_force_release(). Errors:
- * LK_ENOTOWNER (also when the key is not this lock), LK_EMAYBEHELD (no answer: it may last longer),
- * LK_EINVAL and those of lk_client_ping(). Since 0.1.
- */
-LK_API int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms,
-				lk_error *error);
 
 LK_END_DECLS
 

@@ -32,7 +32,7 @@
  * client. After the loss of a part, acquire, release, extend and remaining_ms fail with LK_ELOST
  * until every part is released.
  *
- * NOT AVAILABLE: export, is_held_by, server_ttl_ms, release_field and extend_field (LK_EINVAL: it
+ * NOT AVAILABLE: export, is_held_by, server_ttl_ms, and a field in options (LK_EINVAL: it
  * has no single field). is_locked writes 1 when anyone holds any part. force_release frees every
  * part. The option no_wait does nothing: the release waits for its answers.
  *

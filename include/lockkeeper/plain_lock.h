@@ -19,7 +19,7 @@
  *
  * The handle is an lk_lock: acquire, release, extend, … are those of <lockkeeper/lock.h>, with the
  * same re-entry (counted in the client: other programs see one holder), watchdog and notices. The
- * exported field is the token, and may be given to another program. lk_lock_release_field() with
+ * exported field is the token, and may be given to another program. lk_lock_release() with
  * another program's token frees its lock.
  *
  * WAITING. Other programs publish nothing when they release, so a waiter looks again: soon at

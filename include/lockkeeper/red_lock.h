@@ -86,7 +86,7 @@
  * longer had the lock, even if all nodes without an answer have it. LK_EMAYBEHELD: no majority
  * confirmed.
  *
- * NOT AVAILABLE: export, is_held_by, server_ttl_ms, release_field and extend_field (LK_EINVAL: it
+ * NOT AVAILABLE: export, is_held_by, server_ttl_ms, and a field in options (LK_EINVAL: it
  * has no single field). is_locked writes 1 when a majority of nodes has the key, and fails with
  * LK_ENOQUORUM when the answers do not decide it. force_release deletes the key on all nodes that
  * answer.

@@ -401,14 +401,20 @@ class Lock(Handle):
 
     def release_field(self, field: str) -> None:
         """Frees it if it is held under that owner field, else raises NotOwner."""
-        check(lib.lk_lock_release_field, self.pointer(), as_bytes(field))
+        named = ffi.new("char[]", as_bytes(field))
+        options = ffi.new("lk_release_options *", {
+            "struct_size": ffi.sizeof("lk_release_options"), "field": named})
+        check(lib.lk_lock_release, self.pointer(), options)
 
     async def arelease_field(self, field: str) -> None:
         await asyncio.to_thread(self.release_field, field)
 
     def extend_field(self, field: str, seconds: float) -> None:
         """It lasts at least so long from now, if it is held under that owner field."""
-        check(lib.lk_lock_extend_field, self.pointer(), as_bytes(field), lease_ms(seconds))
+        named = ffi.new("char[]", as_bytes(field))
+        options = ffi.new("lk_extend_options *", {
+            "struct_size": ffi.sizeof("lk_extend_options"), "field": named})
+        check(lib.lk_lock_extend, self.pointer(), lease_ms(seconds), options)
 
     async def aextend_field(self, field: str, seconds: float) -> None:
         await asyncio.to_thread(self.extend_field, field, seconds)

@@ -267,6 +267,11 @@ int lk__release_check(const char *operation, const lk_release_options *options, 
 				"%s: no_wait and keep_ms are set: who does not wait does not "
 				"learn whether it is kept",
 				operation);
+	if (options->field && (options->owner || options->keep_ms || options->no_wait))
+		return lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
+				options->owner     ? "owner"
+				: options->keep_ms ? "keep_ms"
+						   : "no_wait");
 	return LK__CHECK(operation, error, {LK__KEEP, options->keep_ms});
 }
 
@@ -277,6 +282,8 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 	int rc = lk__copy_options(&own, sizeof(own), options, "lk_lock_release", error);
 	if (rc == 0)
 		rc = lk__release_check("lk_lock_release", &own, error);
+	if (rc == 0 && own.field)
+		return lk__lock_release_field(lock, own.field, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, "lk_lock_release", own.owner, error);
 	if (rc)
@@ -297,6 +304,10 @@ int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *opt
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
+	if (rc == 0 && own.field && own.owner)
+		rc = lk__fail(error, LK_EINVAL, "%s: field is set, and owner too", operation);
+	if (rc == 0 && own.field)
+		return lk__lock_extend_field(lock, own.field, lease_ms, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc)

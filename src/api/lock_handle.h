@@ -95,6 +95,10 @@ int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *ope
 			   const char *owner, lk_error *error);
 void lk__lock_leave(struct lk__call *call);
 
+/* A release, an extension of what is held under a wire field. */
+int lk__lock_release_field(lk_lock *lock, const char *field, lk_error *error);
+int lk__lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_error *error);
+
 /* Checks what the options of a release, of an acquire say: 0 or LK_EINVAL. */
 int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error);
 int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,

@@ -447,10 +447,10 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	return rc;
 }
 
-int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
+int lk__lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 {
 	struct lk__call call;
-	const char *operation = "lk_lock_release_field";
+	const char *operation = "lk_lock_release";
 	int rc = check_field(operation, field, error);
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
@@ -481,10 +481,10 @@ int lk_lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 	return rc;
 }
 
-int lk_lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_error *error)
+int lk__lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_error *error)
 {
 	struct lk__call call;
-	const char *operation = "lk_lock_extend_field";
+	const char *operation = "lk_lock_extend";
 	int rc = check_field(operation, field, error);
 	if (rc == 0)
 		rc = check_single(lock, operation, error);

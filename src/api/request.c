@@ -271,8 +271,9 @@ int lk__start_lock_release(const struct lk__start *start)
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), start->request->release, operation,
 				  start->error);
-	if (rc == 0 && own.no_wait)
-		rc = lk__fail(start->error, LK_EINVAL, "%s: no_wait is set", operation);
+	if (rc == 0 && (own.no_wait || own.field))
+		rc = lk__fail(start->error, LK_EINVAL, "%s: %s is set", operation,
+			      own.field ? "field" : "no_wait");
 	if (rc == 0)
 		rc = lk__release_check(operation, &own, start->error);
 	if (rc == 0)
@@ -290,6 +291,8 @@ int lk__start_lock_extend(const struct lk__start *start)
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), start->request->extend, start->operation,
 				  start->error);
+	if (rc == 0 && own.field)
+		rc = lk__fail(start->error, LK_EINVAL, "%s: field is set", start->operation);
 	if (rc == 0)
 		rc = LK__CHECK(start->operation, start->error, {LK__LEASE, lease_ms});
 	if (rc == 0)

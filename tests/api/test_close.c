@@ -86,8 +86,8 @@ static void test_abandon_hands_over_an_exported_hold(void **state)
 	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
 	lk_lock_free(lock);
 	lk_client_free(client);
-	expect(0, lk_lock_extend_field(theirs, field, 60000, &err));
-	expect(0, lk_lock_release_field(theirs, field, &err));
+	expect(0, lk_lock_extend(theirs, 60000, extend_of(field), &err));
+	expect(0, lk_lock_release(theirs, release_of(field), &err));
 	lk_lock_free(theirs);
 	close_client(heir);
 }

@@ -226,8 +226,8 @@ static void test_exported_field_is_released_elsewhere(void **state)
 	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	expect(0, lk_lock_export(pair.one, NULL, field, sizeof(field), &err));
 	expect(1, is_held_by(pair.two, field, &err));
-	expect(0, lk_lock_release_field(pair.two, field, &err));
-	expect(LK_ENOTOWNER, lk_lock_release_field(pair.two, field, &err));
+	expect(0, lk_lock_release(pair.two, release_of(field), &err));
+	expect(LK_ENOTOWNER, lk_lock_release(pair.two, release_of(field), &err));
 	expect(LK_ELOST, lk_lock_release(pair.one, NULL, &err));
 	close_pair(&pair);
 }

@@ -76,8 +76,8 @@ static void every_call_fails(struct scene *scene)
 	expect(LK_EFORKED, lk_lock_deadline_ns(lock, NULL, &number, &err));
 	expect(LK_EFORKED, lk_lock_server_ttl_ms(lock, &number, &err));
 	expect(LK_EFORKED, lk_lock_export(lock, NULL, field, sizeof(field), &err));
-	expect(LK_EFORKED, lk_lock_release_field(lock, "f", &err));
-	expect(LK_EFORKED, lk_lock_extend_field(lock, "f", 60000, &err));
+	expect(LK_EFORKED, lk_lock_release(lock, release_of("f"), &err));
+	expect(LK_EFORKED, lk_lock_extend(lock, 60000, extend_of("f"), &err));
 	expect(LK_EFORKED, lk_client_close(scene->client, LK_CLOSE_RELEASE, &err));
 	expect(LK_EFORKED, lk_client_close(scene->client, LK_CLOSE_IF_IDLE, &err));
 	check_int(number, ==, 77);

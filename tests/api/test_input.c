@@ -233,7 +233,7 @@ static void test_waits_and_leases_of_other_calls(void **state)
 	for (size_t i = 0; i < COUNT(leases); i++) {
 		expect(LK_EINVAL, lk_lock_extend(lock, leases[i], NULL, &err));
 		check(strstr(err.message, "lease") != NULL);
-		expect(LK_EINVAL, lk_lock_extend_field(lock, field, leases[i], &err));
+		expect(LK_EINVAL, lk_lock_extend(lock, leases[i], extend_of(field), &err));
 	}
 	expect(LK_EINVAL, lk_lock_extend(lock, 1000, extend_by(owner_257), &err));
 	check_int(redis_integer(&server, "PTTL waits"), <=, 30000);
@@ -322,6 +322,7 @@ static void test_null_arguments_of_the_lock(void **state)
 	lk_lock *lock = new_lock(client, "null");
 	char field[LK_FIELD_SIZE];
 	int64_t number = 0;
+	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	expect(LK_EINVAL, lk_lock_acquire(NULL, -1, NULL, &err));
 	expect(LK_EINVAL, lk_lock_acquire(NULL, 1, NULL, &err));
 	expect(LK_EINVAL, lk_lock_acquire(NULL, 0, NULL, &err));
@@ -344,12 +345,14 @@ static void test_null_arguments_of_the_lock(void **state)
 	expect(LK_EINVAL, lk_lock_server_ttl_ms(lock, NULL, &err));
 	expect(LK_EINVAL, lk_lock_export(NULL, NULL, field, sizeof(field), &err));
 	expect(LK_EINVAL, lk_lock_export(lock, NULL, NULL, sizeof(field), &err));
-	expect(LK_EINVAL, lk_lock_release_field(NULL, "f", &err));
-	expect(LK_EINVAL, lk_lock_release_field(lock, NULL, &err));
-	expect(LK_EINVAL, lk_lock_release_field(lock, "", &err));
-	expect(LK_EINVAL, lk_lock_release_field(lock, owner_257, &err));
-	expect(LK_EINVAL, lk_lock_extend_field(NULL, "f", 1000, &err));
-	expect(LK_EINVAL, lk_lock_extend_field(lock, NULL, 1000, &err));
+	expect(LK_EINVAL, lk_lock_release(NULL, release_of("f"), &err));
+	expect(LK_EINVAL, lk_lock_release(lock, release_of(""), &err));
+	release.owner = "a";
+	release.field = "f";
+	expect(LK_EINVAL, lk_lock_release(lock, &release, &err));
+	check(strstr(err.message, "field is set, and owner too") != NULL);
+	expect(LK_EINVAL, lk_lock_release(lock, release_of(owner_257), &err));
+	expect(LK_EINVAL, lk_lock_extend(NULL, 1000, extend_of("f"), &err));
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -536,8 +539,8 @@ static void call_everything(lk_client *client, lk_lock *lock, int wanted)
 	expect(wanted, lk_lock_deadline_ns(lock, NULL, &number, &err));
 	expect(wanted, lk_lock_server_ttl_ms(lock, &number, &err));
 	expect(wanted, lk_lock_export(lock, NULL, field, sizeof(field), &err));
-	expect(wanted, lk_lock_release_field(lock, "f", &err));
-	expect(wanted, lk_lock_extend_field(lock, "f", 60000, &err));
+	expect(wanted, lk_lock_release(lock, release_of("f"), &err));
+	expect(wanted, lk_lock_extend(lock, 60000, extend_of("f"), &err));
 }
 
 static void test_use_after_close(void **state)

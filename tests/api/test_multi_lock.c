@@ -704,7 +704,7 @@ static void test_bad_input(void **state)
 	check(out == NULL);
 	expect(LK_EINVAL, lk_lock_export(set.all, NULL, field, sizeof(field), &err));
 	expect(LK_EINVAL, is_held_by(set.all, "f", &err));
-	expect(LK_EINVAL, lk_lock_release_field(set.all, "f", &err));
+	expect(LK_EINVAL, lk_lock_release(set.all, release_of("f"), &err));
 	redis_do(&server, "SET b text");
 	expect(LK_EWRONGTYPE, lk_lock_acquire(set.all, 0, NULL, &err));
 	redis_do(&server, "DEL b");

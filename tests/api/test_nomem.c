@@ -61,8 +61,8 @@ static void run_questions(struct script *script)
 	attempt(0, lk_lock_server_ttl_ms(script->asked, &number, &err));
 	attempt(0, lk_lock_export(script->asked, NULL, field, sizeof(field), &err));
 	attempt(0, lk_lock_is_held_by(script->asked, field, &answer, &err));
-	attempt(0, lk_lock_extend_field(script->asked, field, 60000, &err));
-	attempt(0, lk_lock_release_field(script->asked, field, &err));
+	attempt(0, lk_lock_extend(script->asked, 60000, extend_of(field), &err));
+	attempt(0, lk_lock_release(script->asked, release_of(field), &err));
 	attempt(0, lk_lock_ask(script->asked, "why", &answer, &listeners, &err));
 	attempt(0, lk_lock_force_release(script->asked, &err));
 	attempt(LK_ELOST, lk_lock_release(script->asked, NULL, &err));

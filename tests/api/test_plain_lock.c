@@ -153,8 +153,8 @@ static void test_a_stranger_without_ttl(void **state)
 	expect(LK_ETIMEDOUT, lk_lock_acquire(lock, slow_ms(200), NULL, &err));
 	expect(0, lk_lock_server_ttl_ms(lock, &ttl_ms, &err));
 	check_int(ttl_ms, ==, -1);
-	expect(LK_ENOTOWNER, lk_lock_extend_field(lock, "other", 1000, &err));
-	expect(0, lk_lock_release_field(lock, "stranger", &err));
+	expect(LK_ENOTOWNER, lk_lock_extend(lock, 1000, extend_of("other"), &err));
+	expect(0, lk_lock_release(lock, release_of("stranger"), &err));
 	expect(0, lk_lock_force_release(lock, &err));
 	redis_do(&server, "SET ever stranger");
 	expect(1, lk_lock_force_release(lock, &err));
@@ -213,12 +213,12 @@ static int at_a_full_server(int (*call)(lk_lock *lock))
 
 static int extend_somebody(lk_lock *lock)
 {
-	return lk_lock_extend_field(lock, "somebody", 600000, &err);
+	return lk_lock_extend(lock, 600000, extend_of("somebody"), &err);
 }
 
 static int release_somebody(lk_lock *lock)
 {
-	return lk_lock_release_field(lock, "somebody", &err);
+	return lk_lock_release(lock, release_of("somebody"), &err);
 }
 
 static int force(lk_lock *lock)

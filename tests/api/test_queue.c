@@ -102,9 +102,9 @@ static void test_blocking_and_asynchronous_callers_in_one_wait_queue(void **stat
 	wait_until(stats_of(client).waiting == 2, 5000);
 	uint64_t fourth = begin_acquire(lock, "fourth", -1, 0);
 	wait_until(stats_of(client).waiting == 3, 5000);
-	expect(0, lk_lock_release(lock,
-				  &(lk_release_options){sizeof(lk_release_options), "first", 0, 0},
-				  &err)); /* by a call that blocks */
+	expect(0, lk_lock_release(
+			  lock, &(lk_release_options){sizeof(lk_release_options), .owner = "first"},
+			  &err)); /* by a call that blocks */
 	completed(second, 0);
 	check(!thread_done(&thread, 0));
 	release_to(lock, "second", fourth);

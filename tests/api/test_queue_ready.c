@@ -136,9 +136,10 @@ static void call_everything(size_t index, void *argument)
 			  lock, -1,
 			  &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
 			  &err));
-	expect(0, lk_lock_release(
-			  lock, &(lk_release_options){sizeof(lk_release_options), "blocking", 0, 0},
-			  &err));
+	expect(0,
+	       lk_lock_release(
+		       lock, &(lk_release_options){sizeof(lk_release_options), .owner = "blocking"},
+		       &err));
 	while (lk_event_wait(client, &event, 0, NULL, &err) == 1)
 		continue;
 }

@@ -669,7 +669,7 @@ static void test_bad_input(void **state)
 	check(out == NULL);
 	expect(LK_EINVAL, lk_lock_export(quorum.lock, NULL, field, sizeof(field), &err));
 	expect(LK_EINVAL, is_held_by(quorum.lock, "f", &err));
-	expect(LK_EINVAL, lk_lock_extend_field(quorum.lock, "f", 1000, &err));
+	expect(LK_EINVAL, lk_lock_extend(quorum.lock, 1000, extend_of("f"), &err));
 	int owners, listeners;
 	lk_acquire_options acquire = LK_ACQUIRE_OPTIONS_INIT;
 	acquire.hears_asks = 1;

@@ -182,8 +182,8 @@ static void test_by_wire_field(void **state)
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	expect(1, is_held_by(lock, field, &err));
-	expect(0, lk_lock_release_field(lock, field, &err));
-	expect(LK_ENOTOWNER, lk_lock_release_field(lock, field, &err));
+	expect(0, lk_lock_release(lock, release_of(field), &err));
+	expect(LK_ENOTOWNER, lk_lock_release(lock, release_of(field), &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);

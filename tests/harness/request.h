@@ -11,6 +11,12 @@
 #define extend_by(name)                                                                            \
 	(&(lk_extend_options){.struct_size = sizeof(lk_extend_options), .owner = (name)})
 
+/* What is held under a wire field. */
+#define release_of(wire_field)                                                                     \
+	(&(lk_release_options){.struct_size = sizeof(lk_release_options), .field = (wire_field)})
+#define extend_of(wire_field)                                                                      \
+	(&(lk_extend_options){.struct_size = sizeof(lk_extend_options), .field = (wire_field)})
+
 #define if_exists                                                                                  \
 	(&(lk_semaphore_release_options){.struct_size = sizeof(lk_semaphore_release_options),      \
 					 .if_exists = 1})

@@ -224,7 +224,7 @@ static void break_lock(struct sim_worker *worker)
 	if (worker->client->threadless)
 		return;
 	sim_stage.breaking++;
-	int rc = by_field ? lk_lock_release_field(worker->writing, holder->field, &error)
+	int rc = by_field ? lk_lock_release(worker->writing, release_of(holder->field), &error)
 			  : lk_lock_force_release(worker->writing, &error);
 	sim_note("worker %d frees it%s: %s", worker->number, by_field ? " by its field" : "",
 		 sim_outcome(rc));
@@ -246,8 +246,8 @@ static void extend_by_field(struct sim_worker *worker, lk_lock *lock)
 	struct sim_call call = sim_call("extend by field");
 	if (worker->client->threadless)
 		return;
-	int rc = lk_lock_extend_field(lock, worker->field,
-				      sim_between(LK_LEASE_MIN_MS, SIM_LEASE_MOST_MS), &error);
+	int rc = lk_lock_extend(lock, sim_between(LK_LEASE_MIN_MS, SIM_LEASE_MOST_MS),
+				extend_of(worker->field), &error);
 	sim_note("worker %d extends by its field: %s", worker->number, sim_outcome(rc));
 	sim_check_limit(&call, 2 * ONCE_MS);
 	sim_check_code("extend by field", rc, expected,

@@ -79,14 +79,14 @@ static int call_export(struct call *call)
 static int call_release_field(struct call *call)
 {
 	const char *field = command_text(call->command, "field", NULL);
-	return lk_lock_release_field(call->lock, field, &call->error);
+	return lk_lock_release(call->lock, release_of(field), &call->error);
 }
 
 static int call_extend_field(struct call *call)
 {
 	const char *field = command_text(call->command, "field", NULL);
 	int64_t lease_ms = command_number(call->command, "lease", 0);
-	return lk_lock_extend_field(call->lock, field, lease_ms, &call->error);
+	return lk_lock_extend(call->lock, lease_ms, extend_of(field), &call->error);
 }
 
 static int call_is_locked(struct call *call)
