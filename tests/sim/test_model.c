@@ -47,6 +47,9 @@ static uint64_t random_state;
 static long done;
 static long budget = COMMANDS;
 static uint64_t seed = 1;
+static bool had_choice; /* the model took the first field of several, a real server any */
+static long parted_rounds;
+static bool parted; /* they took another: the round is over */
 
 static void tell(void *listener, const void *bytes, size_t size)
 {
@@ -55,7 +58,7 @@ static void tell(void *listener, const void *bytes, size_t size)
 
 static uint64_t first(uint64_t below)
 {
-	(void)below;
+	had_choice |= below > 1;
 	return 0;
 }
 
@@ -280,9 +283,15 @@ static void ask(struct peer *peer)
 	int64_t took_us = ask_time() - begun_us;
 	if (took_us > slack_us)
 		slack_us = took_us;
+	had_choice = false;
 	ask_model(peer);
-	if (real)
-		compare("the answer", real, modelled_answer(peer), order.unordered);
+	redisReply *modelled = real ? modelled_answer(peer) : NULL;
+	parted = real && had_choice && !same(real, modelled);
+	if (parted) {
+		freeReplyObject(real);
+		freeReplyObject(modelled);
+	} else if (real)
+		compare("the answer", real, modelled, order.unordered);
 	else
 		compare_heard(peer);
 }
@@ -399,14 +408,19 @@ static void round_of_commands(void)
 	SAY(&asker, "FLUSHALL");
 	for (size_t i = 0; i < LISTENERS; i++)
 		peer_begin(&listeners[i]);
-	for (int i = 0; i < ROUND && done < budget; i++)
+	for (int i = 0; i < ROUND && done < budget && !parted; i++)
 		step();
+	bool whole = !parted;
 	for (size_t i = 0; i < LISTENERS; i++) {
-		SAY(&listeners[i], "SUBSCRIBE", "the end");
+		if (whole)
+			SAY(&listeners[i], "SUBSCRIBE", "the end");
 		sim_channels_leave_all(&model.channels, &listeners[i]);
 		peer_end(&listeners[i]);
 	}
-	compare_keys();
+	if (whole)
+		compare_keys();
+	else
+		parted_rounds++;
 }
 
 static void test_same_answers_and_keys(void **state)
@@ -419,6 +433,7 @@ static void test_same_answers_and_keys(void **state)
 	load_scripts();
 	while (done < budget)
 		round_of_commands();
+	print_message("rounds that ended at another field of a hash: %ld\n", parted_rounds);
 	sim_keys_clear(&model.keys);
 	sim_channels_clear(&model.channels);
 	peer_end(&asker);
