@@ -44,12 +44,13 @@ static int caller_fail(const struct lk__entry *entry, int code, lk_error *error)
 	return lk__fail(error, code, "acquire \"%.100s\": %s", entry->name, lk_error_text(code));
 }
 
-/* With what the head was told, if that is why. */
+/* With what the head was told, if that is why and it is still there. */
 static int caller_fail_as(struct lk__entry *entry, int code, lk_error *error)
 {
 	const struct lk__caller *head = lk__entry_head(entry);
 	if (!head || !head->why || head->why->code != entry->waiting->attempt.code)
-		return caller_fail(entry, code, error);
+		return lk__fail(error, code, "acquire \"%.100s\" on %.100s: %s", entry->name,
+				entry->client->config->url, lk_error_text(code));
 	if (error)
 		*error = *head->why;
 	if (error)
