@@ -162,7 +162,8 @@ static bool is_refusal(const struct lk__request *request)
 }
 
 /* Tells whether an answer is kept until replicas have what it tells of. */
-bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after)
+static bool acks_await(struct lk__conn *conn, struct lk__request *request,
+		       struct lk__deferred *after)
 {
 	if (!request->durable || is_refusal(request) || !lk__node_is_acked(conn->node))
 		return false;
@@ -199,14 +200,14 @@ bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t s
 	return same;
 }
 
-int64_t lk__acks_next_ns(const struct lk__conn *conn)
+static int64_t acks_next_ns(const struct lk__conn *conn)
 {
 	return conn->unacked && !conn->asks_acks ? conn->ask_ns : LK__NEVER;
 }
 
-void lk__acks_turn(struct lk__conn *conn, struct lk__deferred *after)
+static void acks_turn(struct lk__conn *conn, struct lk__deferred *after)
 {
-	if (lk__now_ns() >= lk__acks_next_ns(conn) && !acks_ask(conn, false))
+	if (lk__now_ns() >= acks_next_ns(conn) && !acks_ask(conn, false))
 		unacked_end(conn, "out of memory: replicas are not asked", after);
 }
 
@@ -571,8 +572,8 @@ static void explain_listed(const struct lk__conn *conn, int count, char *reason,
 }
 
 /* The answer to a WAIT: all that is kept was answered before. */
-void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
-		   struct lk__deferred *after)
+static void acks_came(struct lk__conn *conn, const struct lk__request *asked,
+		      struct lk__deferred *after)
 {
 	struct count count = count_acks(conn, asked);
 	conn->asks_acks = false;
@@ -593,7 +594,7 @@ void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
 }
 
 /* The connection is lost: whether replicas have it will never be known. */
-void lk__acks_lost(struct lk__conn *conn)
+static void acks_lost(struct lk__conn *conn)
 {
 	struct lk__request *request, *unacked = conn->unacked;
 	DL_FOREACH(unacked, request)
@@ -660,3 +661,11 @@ void lk__acks_hurry(struct lk__conn *conn, struct lk__request *request, struct l
 	DL_DELETE(conn->unacked, request);
 	lk__conn_done(conn, request, LK_ENOTDURABLE, reason, after);
 }
+
+const struct lk__acks_ops lk__acks_ops = {
+	.await = acks_await,
+	.came = acks_came,
+	.lost = acks_lost,
+	.turn = acks_turn,
+	.next_ns = acks_next_ns,
+};

@@ -644,7 +644,7 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 	channel_drop_if_unused(conn, channel);
 }
 
-void lk__channels_probe(struct lk__conn *conn)
+static void channels_probe(struct lk__conn *conn)
 {
 	int64_t keepalive_s = conn->node->config->keepalive_s;
 	if (keepalive_s == 0 || conn->in_flight ||
@@ -655,7 +655,7 @@ void lk__channels_probe(struct lk__conn *conn)
 		lk__conn_enqueue(conn, request);
 }
 
-void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
+static void channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
 {
 	lk__trace_message(conn, reply);
 	if (is_about(reply, "message") || is_about(reply, "smessage"))
@@ -665,7 +665,7 @@ void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__defe
 	freeReplyObject(reply);
 }
 
-void lk__channels_lost(struct lk__conn *conn)
+static void channels_lost(struct lk__conn *conn)
 {
 	struct lk__channel *channel, *next;
 	if (conn->kind != LK__CONN_MESSAGES)
@@ -683,7 +683,7 @@ void lk__channels_lost(struct lk__conn *conn)
 	}
 }
 
-void lk__channels_restore(struct lk__conn *conn)
+static void channels_restore(struct lk__conn *conn)
 {
 	struct lk__channel *channel, *next;
 	HASH_ITER(hh, conn->channels, channel, next)
@@ -707,3 +707,10 @@ void lk__channels_free(struct lk__conn *conn)
 		free(channel);
 	}
 }
+
+const struct lk__channels_ops lk__channels_ops = {
+	.take = channels_take,
+	.probe = channels_probe,
+	.lost = channels_lost,
+	.restore = channels_restore,
+};

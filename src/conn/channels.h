@@ -137,11 +137,7 @@ void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening);
 /* The same, with the connection's mutex held. */
 void lk__channel_touch(struct lk__listening *listening, struct lk__deferred *after);
 
-/* For src/conn alone, with the mutex held. */
-void lk__channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
-void lk__channels_probe(struct lk__conn *conn); /* PING when it has been silent for long */
-void lk__channels_lost(struct lk__conn *conn);
-void lk__channels_restore(struct lk__conn *conn);
+/* Ends them with their connection. */
 void lk__channels_free(struct lk__conn *conn);
 
 #endif

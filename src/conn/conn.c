@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/channels.h"
 #include "conn/handshake.h"
 #include "conn/node.h"
 #include "conn/trace.h"
@@ -37,7 +36,6 @@ int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_ki
 
 void lk__conn_destroy(struct lk__conn *conn)
 {
-	lk__channels_free(conn);
 	lk__buffer_free(&conn->out);
 	if (conn->wake_fd >= 0)
 		lk__fd_close(conn->wake_fd);
@@ -310,7 +308,7 @@ static void conn_sort_out(struct lk__conn *conn, bool all, int code, const char 
 {
 	struct lk__request *request, *next;
 	int64_t now_ns = lk__now_ns();
-	lk__acks_lost(conn);
+	conn->node->acks_ops->lost(conn);
 	lk__conn_resume(conn);
 	DL_FOREACH_SAFE(conn->in_flight, request, next)
 	{
@@ -376,7 +374,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct 
 	conn->leader = NULL;
 	atomic_fetch_add(&node->epoch, 1);
 	atomic_fetch_add_explicit(&node->counters.disconnects, 1, memory_order_relaxed);
-	lk__channels_lost(conn);
+	conn->node->channels_ops->lost(conn);
 	conn_sort_out(conn, false, code, conn->last_error.message, after);
 	node->events->lost(node->context);
 	if (conn_demand(conn))
@@ -514,7 +512,7 @@ static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 	DL_FOREACH(conn->in_flight, request)
 	lk__conn_append(conn, request);
 	if (conn->kind == LK__CONN_MESSAGES)
-		lk__channels_restore(conn);
+		conn->node->channels_ops->restore(conn);
 	lk__conn_flush(conn);
 	conn_wake_all(conn, &after);
 	conn->node->events->up(conn->node->context);
@@ -717,7 +715,7 @@ void lk__conn_close(struct lk__conn *conn)
 	if (conn->state != LK__CONN_CLOSED)
 		lk__trace_conn(conn, "closed");
 	conn->state = LK__CONN_CLOSED;
-	lk__channels_lost(conn);
+	conn->node->channels_ops->lost(conn);
 	conn_sort_out(conn, true, LK_ECLOSED, "the client is closed", &after);
 	conn_wake_all(conn, &after);
 	lk__conn_wake(conn);

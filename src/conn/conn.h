@@ -404,13 +404,7 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 		    struct lk__deferred *after);
 void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after);
 void lk__conn_flush(struct lk__conn *conn);
-bool lk__acks_await(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after);
-void lk__acks_came(struct lk__conn *conn, const struct lk__request *asked,
-		   struct lk__deferred *after);
-void lk__acks_lost(struct lk__conn *conn);
 void lk__acks_hurry(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after);
-void lk__acks_turn(struct lk__conn *conn, struct lk__deferred *after);
-int64_t lk__acks_next_ns(const struct lk__conn *conn); /* when that has something to do */
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 /* Frees the mutex, then wakes and finishes; for callers that hold no entry. A connection that is
@@ -418,6 +412,31 @@ void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 void lk__conn_unlock(struct lk__conn *conn, struct lk__deferred *after);
 /* Unlocks for callers that may hold one: finishing is left to the next who may, or the loop. */
 void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
+
+/* ---- what a connection leaves to others ---- */
+
+/* What waits for replicas and disks (acks.c), and subscriptions (channels.c): both use connections,
+ * which know them by these functions alone. With the mutex held. */
+struct lk__acks_ops {
+	/* It is answered: true, and it waits to be acknowledged. */
+	bool (*await)(struct lk__conn *conn, struct lk__request *request,
+		      struct lk__deferred *after);
+	void (*came)(struct lk__conn *conn, const struct lk__request *asked,
+		     struct lk__deferred *after);
+	void (*lost)(struct lk__conn *conn);
+	void (*turn)(struct lk__conn *conn, struct lk__deferred *after);
+	int64_t (*next_ns)(const struct lk__conn *conn); /* when a turn has something to do */
+};
+
+struct lk__channels_ops {
+	void (*take)(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
+	void (*probe)(struct lk__conn *conn); /* PING when it has been silent for long */
+	void (*lost)(struct lk__conn *conn);
+	void (*restore)(struct lk__conn *conn);
+};
+
+extern const struct lk__acks_ops lk__acks_ops;
+extern const struct lk__channels_ops lk__channels_ops;
 
 /* ---- making a connection ---- */
 

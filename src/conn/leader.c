@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
-#include "conn/channels.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 #include "net/stream.h"
@@ -43,7 +42,7 @@ int64_t lk__conn_limit_ns(const struct lk__conn *conn)
 
 int64_t lk__conn_next_ns(const struct lk__conn *conn)
 {
-	int64_t next_ns = conn->drains ? conn->drain_until_ns : lk__acks_next_ns(conn);
+	int64_t next_ns = conn->drains ? conn->drain_until_ns : conn->node->acks_ops->next_ns(conn);
 	next_ns = lk__earlier(lk__conn_limit_ns(conn), next_ns);
 	next_ns = lk__earlier(lk__conn_doubt_ns(conn), next_ns);
 	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
@@ -154,7 +153,7 @@ static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__deferred *
 	while (rc >= 0 && conn->state == LK__CONN_UP &&
 	       (rc = lk__reader_next(conn->reader, &reply)) == 1) {
 		if (conn->kind == LK__CONN_MESSAGES)
-			lk__channels_take(conn, reply, after);
+			conn->node->channels_ops->take(conn, reply, after);
 		else
 			lk__conn_take(conn, reply, after);
 	}
@@ -204,11 +203,11 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 {
 	assert(conn->leader && conn->state == LK__CONN_UP);
 	if (conn->kind == LK__CONN_MESSAGES)
-		lk__channels_probe(conn);
+		conn->node->channels_ops->probe(conn);
 	if (conn->postponed && lk__now_ns() >= conn->postponed_until_ns)
 		lk__conn_resume(conn);
 	if (!conn->drains)
-		lk__acks_turn(conn, after);
+		conn->node->acks_ops->turn(conn, after);
 	lk__conn_flush(conn);
 	int64_t next_ns = lk__conn_next_ns(conn);
 	bool spins = until_ns > 0 && conn_may_spin(conn);

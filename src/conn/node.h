@@ -216,9 +216,11 @@ struct lk__node {
 	_Atomic bool spreads;        /* a proxy answers for several servers, each with some keys:
 				    * a script, which runs at one, may be about one lock */
 	enum lk__messages told_by;   /* the kind of its messages */
-	bool can_spin;               /* asked for, and there is a core left for the server */
-	int acks;                    /* replicas that must have a grant, or LK__ACKS_ALL */
-	enum lk__fsync fsync;        /* and on which disks it must be */
+	const struct lk__acks_ops *acks_ops; /* of its connections: conn.h */
+	const struct lk__channels_ops *channels_ops;
+	bool can_spin;        /* asked for, and there is a core left for the server */
+	int acks;             /* replicas that must have a grant, or LK__ACKS_ALL */
+	enum lk__fsync fsync; /* and on which disks it must be */
 	struct lk__replicas replicas;
 	struct lk__stays stays; /* of one with a finder */
 	struct lk__conn messages;

@@ -11,7 +11,6 @@
 #include "base/fail.h"
 #include "base/probe.h"
 #include "conf/config.h"
-#include "conn/channels.h"
 #include "conn/request.h"
 #include "conn/conn.h"
 #include "conn/handshake.h"
@@ -635,7 +634,7 @@ static void conn_answered(struct lk__conn *conn, struct lk__request *request,
 			  struct lk__deferred *after)
 {
 	conn_ran(conn, request);
-	if (!lk__acks_await(conn, request, after))
+	if (!conn->node->acks_ops->await(conn, request, after))
 		lk__conn_done(conn, request, 0, "", after);
 }
 
@@ -668,7 +667,7 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	if (conn_redirected(conn, request, reply, after) || conn_postponed(conn, request, reply))
 		return;
 	if (request->asks_acks)
-		lk__acks_came(conn, request, after);
+		conn->node->acks_ops->came(conn, request, after);
 	if (request->is_load)
 		conn_loaded(conn, reply);
 	if (request->tells_time)

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/channels.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 
@@ -55,6 +56,8 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->acks = lk__config_acks(config);
 	node->fsync = lk__config_fsync(config);
 	node->told_by = lk__config_messages(config);
+	node->acks_ops = &lk__acks_ops;
+	node->channels_ops = &lk__channels_ops;
 	pthread_mutex_init(&node->replicas.mutex, NULL);
 	pthread_mutex_init(&node->stays.mutex, NULL);
 	atomic_store(&node->tracking.generation, 1);
@@ -82,6 +85,7 @@ void lk__node_destroy(struct lk__node *node)
 		lk__conn_destroy(node->scripts[i]);
 		free(node->scripts[i]);
 	}
+	lk__channels_free(&node->messages);
 	lk__conn_destroy(&node->messages);
 	lk__conn_destroy(&node->work);
 	lk__conn_destroy(&node->probe);
