@@ -17,8 +17,9 @@ LIMIT_S = 180
 BROWSER = shutil.which("chromium")
 FRAMES = 40  # pages that Chromium has open at once
 PAGES = ["index.html", "docs/choosing.html", "docs/kinds.html", "docs/guarantees.html",
-         "docs/failover.html", "docs/command.html", "docs/man/lockkeeper.1.html",
-         "include/lockkeeper/index.html", "cpp/index.html", "python/index.html"]
+         "docs/failover.html", "docs/election.html", "docs/command.html",
+         "docs/man/lockkeeper.1.html", "include/lockkeeper/index.html", "cpp/index.html",
+         "python/index.html"]
 
 
 def made(root: pathlib.Path, folder: pathlib.Path) -> subprocess.CompletedProcess:
