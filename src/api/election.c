@@ -124,8 +124,10 @@ struct election_call {
 static int call_begin(struct election_call *call, lk_election *election, const char *operation,
 		      lk_error *error)
 {
-	if (!election)
-		return lk__fail(error, LK_EINVAL, "%s: election is NULL", operation);
+	if (!election) {
+		lk__fail(error, LK_EINVAL, "%s: election is NULL", operation);
+		return LK_EINVAL;
+	}
 	call->election = election;
 	call->operation = operation;
 	call->owner = lk__election_owner(election);
