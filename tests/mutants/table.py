@@ -108,7 +108,8 @@ MUTANTS = [
         (TAKE, "lk__now_ns() < lk__hold_deadline(hold)", "1")],
         World("locks")),
     # ---- renewal ----
-    Mutant("not-looked-at", "a hold that another has ended is not looked at", [
+    Mutant("not-looked-at", "a hold that another has ended is not looked at, and nobody tells", [
+        ("src/lock/tracked.c", "\t\ttracked_take(client, node);\n", "\t\t(void)tracked_take;\n"),
         (HOLD, "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3",
          "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS * 3")],
         World("kinds")),
@@ -120,7 +121,7 @@ MUTANTS = [
         (HOLD, "lease_ns / 3 * 2", "lease_ns / 10"),
         (HOLD, "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3",
          "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 10 * 9")],
-        World("locks")),
+        World("silence")),
     Mutant("silence-believed", "a connection that a firewall has forgotten is waited for", [
         ("src/conn/conn.c", "return since_ns + part_ns;",
          "return since_ns + 1000 * part_ns;")],
@@ -186,7 +187,7 @@ MUTANTS = [
          "reply->elements < count)"),
         (SCRIPT, "bool said = !request->code && lk__reply_integer",
          "bool said = lk__reply_integer")],
-        World("replicas")),
+        World("sentinels")),
     Mutant("old-master-trusted", "connections to a former master stay", [
         ("src/topo/master.c", "\tlk__node_disown(master->node, reason);\n", "")],
         World("sentinels")),
@@ -196,8 +197,8 @@ MUTANTS = [
         World("sentinels")),
     Mutant("few-sentinels", "one sentinel is enough to name the master", [
         ("src/topo/vote.c", "return 2 * vote->most > vote->known ||",
-         "return 5 * vote->most > vote->known ||")],
-        World("sentinels")),
+         "return vote->most > 0 ||")],
+        Program("unit/test_vote", "a sentinel of a world that is alone with its word is rare")),
     Mutant("two-masters", "of two servers that call themselves master the first is believed", [
         ("src/topo/replicas.c", "if (masters == 1 && !doubted && (over || known))",
          "if (masters >= 1 && (over || known))")],
