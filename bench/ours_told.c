@@ -80,7 +80,7 @@ static void end_it(const char *how)
 
 static int64_t time_holder(lk_client *client, lk_lock *lock, const char *how)
 {
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	expect(lk_lock_acquire(lock, -1, NULL, &err));
 	bench_sleep_us(HELD_US + rand() % 20000);
 	end_it(how);

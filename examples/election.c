@@ -42,7 +42,7 @@ static void step(lk_client *client, lk_election *election, uint64_t term, const 
 static int serve(lk_client *client, lk_election *election, const char *address, lk_error *error)
 {
 	uint64_t term = 0;
-	lk_event event;
+	lk_event event = LK_EVENT_INIT;
 	int result;
 	while ((result = lk_event_wait(client, &event, term ? STEP_MS : -1, ended, error)) >= 0) {
 		if (result == 0) {

@@ -159,7 +159,7 @@ LK_API lk_election *lk_election_free(lk_election *election);
  * Stands for election and waits until it leads, at most `wait_ms` (-1: no limit; 0: one try). With
  * 0 the term is in *term_out, which may be NULL. `cancel` may be NULL. At the limit it does not
  * stand any more. Blocks. Errors: LK_EINVAL (it stands or leads already, …), LK_EBUSY (wait_ms 0:
- * another leads), LK_ETIMEDOUT, and those of lk_lock_acquire_within(). Since 0.1.
+ * another leads), LK_ETIMEDOUT, and those of lk_lock_acquire(). Since 0.1.
  */
 LK_API int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
 				uint64_t *term_out, lk_error *error);
