@@ -166,7 +166,9 @@ class Server:
         return [line for line in lines if "cmd=client|list" not in line]
 
     def channels(self) -> list[bytes]:
-        return self.call("PUBSUB", "CHANNELS")
+        """Those of locks: that of tracked keys is listened to as long as its connection is up."""
+        channels = self.call("PUBSUB", "CHANNELS")
+        return [channel for channel in channels if channel != b"__redis__:invalidate"]
 
     def holders(self, name: str | bytes) -> dict[bytes, bytes]:
         flat = self.call("HGETALL", name)
