@@ -23,8 +23,10 @@ static void test_the_oldest_first(void **state)
 	expect(3, lk_queue_take(queue, got, 3, 0, &err));
 	check(queue_is_readable());
 	int taken = 3;
-	while (taken < REQUESTS)
+	while (taken < REQUESTS) {
+		got[taken].struct_size = sizeof(got[0]);
 		taken += lk_queue_take(queue, got + taken, COUNT(got) - (size_t)taken, -1, &err);
+	}
 	check_int(taken, ==, REQUESTS);
 	check(!queue_is_readable());
 	for (int i = 0; i < REQUESTS; i++) {
@@ -70,6 +72,7 @@ static void test_take_waits_as_long_as_it_is_told(void **state)
 static void take_one(size_t index, void *argument)
 {
 	lk_completion *got = argument;
+	got[index].struct_size = sizeof(got[index]);
 	expect(1, lk_queue_take(queue, &got[index], 1, -1, &err));
 }
 
