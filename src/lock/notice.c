@@ -86,15 +86,15 @@ static void event_begin(const struct lk__entry *entry, int type, lk_event *event
 static void notice_fill(const struct lk__hold *hold, int type, lk_event *event_out)
 {
 	const struct lk__entry *entry = hold->entry;
+	const struct lk__ear *ear = lk__hold_extra(hold)->ear;
 	event_begin(entry, type, event_out);
 	event_out->tag = lk__hold_extra(hold)->tag;
 	event_out->deadline_ns = hold->told_until_ns;
 	event_out->fence = lk__hold_extra(hold)->fence;
 	lk__notices_place(hold, event_out->node);
 	lk__field(entry, hold->number, event_out->field);
-	if (type == LK_EVENT_ASKED)
-		memcpy(event_out->reason, lk__hold_extra(hold)->ear->text,
-		       sizeof(event_out->reason));
+	if (type == LK_EVENT_ASKED && ear)
+		memcpy(event_out->reason, ear->text, sizeof(event_out->reason));
 	else if (hold->told && type != LK_EVENT_ABANDONED)
 		notice_explain(&hold->told->trouble, event_out);
 }
