@@ -267,7 +267,7 @@ MUTANTS = [
          "!attempt->busy_server_us)\n\t\treturn 0;\n"
          "\tif (handed_us < attempt->busy_server_us)\n"
          "\t\thanded_us = attempt->busy_server_us;")],
-        Suite("system/test_fair.py", "old_message", "no message of a world comes again")),
+        Program("unit/test_attempt", "no message of a world comes again")),
     Mutant("busy-unsaid", "a lock is called busy that no server has called so", [
         ("src/lock/entry.c", "if (entry->hold || (attempt && attempt->busy))", "if (attempt)")],
         Suite("system/test_busy_or_unknown.py", "silent or before_it",
