@@ -11,6 +11,7 @@
 
 static unsigned servers, processes;
 static int back_ms;
+static struct sim_task *suspender;
 
 static void step_back(void)
 {
@@ -55,6 +56,7 @@ void sim_clocks_begin(unsigned of_servers, unsigned of_processes)
 	servers = of_servers;
 	processes = of_processes;
 	back_ms = 0;
+	suspender = NULL;
 	if (sim_has(SIM_CLOCKS)) {
 		int64_t drift_ppm = sim_between(-DRIFT_MOST_PPM, DRIFT_MOST_PPM);
 		for (unsigned i = 0; i < servers; i++)
@@ -62,7 +64,13 @@ void sim_clocks_begin(unsigned of_servers, unsigned of_processes)
 		sim_spawn(steps_main, NULL);
 	}
 	if (sim_has(SIM_SUSPENDS))
-		sim_spawn(suspends_main, NULL);
+		suspender = sim_spawn(suspends_main, NULL);
+}
+
+void sim_clocks_settle(void)
+{
+	if (suspender)
+		sim_wait(sim_ended, suspender, SIM_NEVER);
 }
 
 int sim_clocks_back_ms(void)

@@ -10,6 +10,9 @@
  * have the numbers from 1 on (sim_belong()). */
 void sim_clocks_begin(unsigned servers, unsigned processes);
 
+/* The troubles are over: waits until no process is suspended any more. */
+void sim_clocks_settle(void);
+
 /* How far a clock has stepped back in all: by so much longer may a lease last. */
 int sim_clocks_back_ms(void);
 

@@ -248,6 +248,7 @@ static void *run_main(void *argument)
 		sim_failovers_end();
 	if (sim_is_cluster())
 		sim_cluster_settle();
+	sim_clocks_settle();
 	if (!sim_stage.closes)
 		check_grants();
 	for (int i = 0; !sim_stage.closes && i < SIM_CLIENTS; i++)
