@@ -842,8 +842,10 @@ static int hear_on(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	int64_t ask_ns = lk__front_due_ns(entry, head->waiter->begun_ns);
-	if (lk__now_ns() >= ask_ns)
+	if (lk__now_ns() >= ask_ns) {
 		lk__front_ask(entry);
+		ask_ns = lk__front_due_ns(entry, head->waiter->begun_ns);
+	}
 	bool later = ask_ns != LK__NEVER && lk__now_ns() < ask_ns;
 	int64_t until_ns = later ? lk__earlier(ask_ns, head->hear_until_ns) : head->hear_until_ns;
 	return lk__op_listen(head->op, lk__entry_messages(entry), false, until_ns)

@@ -248,7 +248,8 @@ struct lk__front_place {
 	struct lk__listening *listening;
 	_Atomic bool looked; /* and nothing was told since */
 	bool asks;           /* a question who is at the front is under way */
-	int64_t asked_ns;
+	int64_t asked_ns;    /* the last one; 0: none yet, */
+	uint32_t generation; /* of the node's tracking then */
 };
 
 /* The part of an entry that is there only while a caller waits, or a try is out: an entry that is

@@ -22,8 +22,8 @@ static void front_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
 	struct lk__front_place *place = (struct lk__front_place *)((char *)tracker -
 								   offsetof(struct lk__front_place,
 									    tracker));
-	bool looked = atomic_exchange(&place->looked, false);
-	if (looked || news == LK__TRACKING_BEGINS)
+	(void)news;
+	if (atomic_exchange(&place->looked, false))
 		lk__channel_touch(place->listening, after);
 }
 
@@ -35,15 +35,24 @@ static bool entry_has_front(const struct lk__entry *entry)
 	       lk__tracking_is_possible(entry->target.node);
 }
 
+/* A question whose answer has led to a look that counts no more is to be asked again. */
+static bool has_asked(const struct lk__front_place *place)
+{
+	return place->node && place->asked_ns &&
+	       place->generation == atomic_load(&place->node->tracking.generation);
+}
+
 int64_t lk__front_due_ns(const struct lk__entry *entry, int64_t begun_ns)
 {
 	if (!entry_has_front(entry))
 		return LK__NEVER;
 	const struct lk__front_place *place = &entry->waiting->place;
 	if (place->asks || atomic_load(&place->looked) ||
-	    (place->node && !lk__tracking_is_on(&place->node->tracking)))
-		return LK__NEVER; /* or it is woken when that begins */
-	if (!place->asked_ns)
+	    (place->node && lk__tracking_is_refused(&place->node->tracking)))
+		return LK__NEVER;
+	if (place->node && !lk__tracking_is_on(&place->node->tracking)) /* it comes soon */
+		return lk__after_ms(lk__now_ns(), LK__TRACKED_AFTER_MS);
+	if (!has_asked(place))
 		return lk__after_ms(begun_ns, LK__TRACKED_AFTER_MS);
 	/* Once a wait: it looks again by itself. */
 	return lk__now_ns() >= place->asked_ns + AGAIN_NS ? 0 : LK__NEVER;
@@ -177,6 +186,7 @@ void lk__front_ask(struct lk__entry *entry)
 	request->deadline_ns = lk__after_ms(lk__now_ns(), node->config->command_timeout_ms);
 	place->asks = true;
 	place->asked_ns = lk__now_ns();
+	place->generation = atomic_load(&node->tracking.generation);
 	lk__entry_ref(entry);
 	if (lk__conn_offer(&node->work, request))
 		return;

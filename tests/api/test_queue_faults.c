@@ -349,11 +349,21 @@ static void test_no_server(void **state)
 	close_queue(0);
 }
 
-/* Nobody calls; only the watchdog and the probes of the connection send anything. */
+/* Looks at keys that the server shall tell of (CLIENT TRACKING). */
+static long long looks(void)
+{
+	return redis_info(&server, "commandstats", "cmdstat_client|caching:calls=");
+}
+
+/*
+ * Nobody calls; only the watchdog and the probes of the connection send anything, once each wait,
+ * the first one for its lock, has had a look at its key.
+ */
 static void test_waits_send_nothing(void **state)
 {
 	(void)state;
 	open_queue();
+	long long before = looks();
 	make_locks();
 	for (size_t i = 0; i < WAITS; i++) {
 		redis_do(&server, "HSET fault-%d stranger:1 1", (int)i);
@@ -361,6 +371,7 @@ static void test_waits_send_nothing(void **state)
 		begin_acquire(locks[i], "task", -1, i);
 	}
 	wait_until(stats_of(client).busy >= 2 * WAITS, 20000); /* again once subscribed */
+	wait_until(looks() >= before + WAITS, 20000);
 	uint64_t commands = stats_of(client).commands;
 	sleep_ms(1500);
 	check_int(stats_of(client).commands, ==, commands);
