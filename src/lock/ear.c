@@ -119,6 +119,7 @@ void lk__ear_look(struct lk__entry *entry)
 	*look = (struct look){entry, entry->grant.number};
 	request->owner = look;
 	request->finish = look_finish;
+	request->question = request->resend = true; /* or a new connection would drop it */
 	request->deadline_ns = lk__after_ms(lk__now_ns(),
 					    entry->client->config->command_timeout_ms);
 	lk__conn_submit(lk__node_work(lk__entry_node(entry)), request);
