@@ -33,7 +33,7 @@ int elect_watch_begin(struct elect_watch *watch, lk_client *client, const char *
 		      lk_election *candidate, const char *ready_file);
 void elect_watch_end(struct elect_watch *watch);
 
-/* What the leader was asked for, "resign" or an id: 1; 0: nothing. */
+/* Returns 1 if the leader was asked for something, "resign" or an id; 0: nothing. */
 int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE]);
 
 /* Checks the file of another process, and prints it: 0; 1, it says nothing (any more); or

@@ -127,7 +127,7 @@ static void event_run(struct runner *runner, const struct run_event *event)
 			hook_start(runner, i, event);
 }
 
-/* What a hook's first process ended with. */
+/* The status that a hook's first process ended with. */
 static void hook_judge(struct run *run, size_t number, int status)
 {
 	const char *name = run_event_name(run->type);
@@ -242,7 +242,7 @@ static void runner_serve(struct runner *runner)
 	}
 }
 
-/* Those that left their group are ended with the last hook. */
+/* Processes that left their group are ended with the last hook. */
 static void rest_end(void)
 {
 	for (int i = 0; i < CLEAN_ROUNDS; i++) {

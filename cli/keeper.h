@@ -25,7 +25,7 @@ struct keeper_election {
 	const char *ready_file; /* NULL: none */
 };
 
-/* What became of a run, in memory that outlives its process. */
+/* The end of a run, in memory that outlives its process. */
 struct keeper_outcome {
 	int acquired; /* the lock was granted, */
 	int started;  /* and the command ran; */

@@ -31,7 +31,7 @@ enum run_event_type {
 #define RUN_TRACE_SIZE 33 /* a trace id, and NUL */
 #define RUN_UNKNOWN (-1)
 
-/* What stays the same for a whole run. */
+/* The part that stays the same for a whole run. */
 struct run_facts {
 	char id[RUN_ID_SIZE];
 	char trace[RUN_TRACE_SIZE]; /* "": the environment has no valid TRACEPARENT */

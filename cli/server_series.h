@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is on a server as series: a text that is both Prometheus' 0.0.4 and OpenMetrics. */
+/* The state of a server as series: a text that is both Prometheus' 0.0.4 and OpenMetrics. */
 #ifndef CLI_SERVER_SERIES_H
 #define CLI_SERVER_SERIES_H
 

@@ -36,7 +36,7 @@ struct telling {
 void telling_begin(struct telling *telling, const struct telling_wish *wish, const char *name,
 		   const sigset_t *mask, lk_config *config);
 
-/* Whether anybody wants to know who has the lock instead. */
+/* Somebody wants to know who has the lock instead. */
 int telling_wants_holder(const struct telling *telling);
 
 /* Another owner has it: `holder`, in words. `at_once`: the run does not wait. */

@@ -16,7 +16,7 @@ typedef struct lk_client lk_client;
 /* In place of the size of a name or a key: it is a C string, and ends at its NUL. */
 #define LK_STRLEN ((size_t)-1)
 
-/* What lk_client_close() does with locks that are still held. */
+/* How lk_client_close() treats locks that are still held. */
 #define LK_CLOSE_IF_IDLE 0 /* keeps them: it fails with LK_EHELD, and the client stays open */
 #define LK_CLOSE_RELEASE 1 /* releases them */
 #define LK_CLOSE_ABANDON 2 /* stops renewing them: they stay until their leases end */

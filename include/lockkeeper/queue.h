@@ -116,7 +116,7 @@ typedef struct lk_queue lk_queue;
 /* See lk_queue_on_ready(). */
 typedef void (*lk_queue_callback)(void *context);
 
-/* What is to be started: the operation, one handle, and what the operation uses of the rest. */
+/* A request: the operation, one handle, and what the operation uses of the rest. */
 typedef struct lk_request {
 	size_t struct_size;
 	int operation; /* LK_OP_… */

@@ -679,7 +679,7 @@ static void observe_wait(struct observation *observation, int64_t until_ns)
 	lk__channel_stand_down(conn, &observation->mark, &standby);
 }
 
-/* What asking again does not mend. */
+/* Tells of an error that asking again does not mend. */
 static bool observe_fails(int code)
 {
 	return code < 0 && (!lk_error_is_retryable(code) || code == LK_ENOMEM);

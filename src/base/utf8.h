@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether bytes are UTF-8. */
+/* Tells whether bytes are UTF-8. */
 #ifndef LK__BASE_UTF8_H
 #define LK__BASE_UTF8_H
 

@@ -79,7 +79,7 @@ enum lk__messages {
 
 enum lk__messages lk__config_messages(const struct lk_config *config);
 
-/* Whether servers are asked to tell what happens to keys (CLIENT TRACKING). */
+/* CLIENT TRACKING: servers are asked to tell what happens to keys, or not. */
 bool lk__config_tracks(const struct lk_config *config);
 
 enum lk__fsync lk__config_fsync(const struct lk_config *config);

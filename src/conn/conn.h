@@ -453,7 +453,7 @@ struct lk__conn;
 struct lk__connector;
 struct lk__readiness;
 
-/* What its connection does. Each is called without a mutex. */
+/* The acts of its connection. Each is called without a mutex. */
 struct lk__connector_ops {
 	/*
 	 * It has a stream (`watched`: in the loop's set, which tells its next event), or why it has

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a node's connections tell of tracked keys. It calls none of them. */
+/* News of tracked keys from a node's connections. This calls none of them. */
 #include <string.h>
 #include <stdlib.h>
 #include <utlist.h>
@@ -97,7 +97,7 @@ void lk__tracking_conn_made(struct lk__conn *conn, int64_t id)
 		atomic_store(&conn->node->tracking.redirect, id);
 }
 
-/* What was asked or looked at before is of an older generation. */
+/* Questions and looks from before are of an older generation now. */
 void lk__tracking_conn_lost(struct lk__conn *conn)
 {
 	struct lk__tracking *tracking = &conn->node->tracking;

@@ -126,7 +126,7 @@ void lk__tracking_looked(struct lk__node *node, const struct lk__request *look);
 /* The loop's turn: goes on with what has been begun. */
 void lk__tracking_turn(struct lk__node *node);
 
-/* What has been heard since the last call. */
+/* All that has been heard since the last call. */
 struct lk__touched {
 	struct lk__buffer keys; /* to be freed */
 	bool all, begins, lost;

@@ -21,7 +21,7 @@ static struct lk__ear *entry_ear(const struct lk__entry *entry)
 	return entry->hold ? lk__hold_extra(entry->hold)->ear : NULL;
 }
 
-/* Of the key and the channel; NULL when out of memory. */
+/* The name of the key and of the channel; NULL when out of memory. */
 static char *ask_name(const struct lk__entry *entry, size_t *size_out)
 {
 	return lk__derived_name("lockkeeper_ask", entry->target.key, entry->target.key_size,
@@ -54,7 +54,8 @@ struct look {
 	uint64_t number;         /* of the grant */
 };
 
-/* Of "<request>\n<field>\n…\n\n<why>": the request, and why; false where no field is this one. */
+/* Reads the request and why out of "<request>\n<field>\n…\n\n<why>"; false where no field is this
+ * one. */
 static bool request_read(const redisReply *reply, const char *field, char request_out[40],
 			 const char **why_out)
 {

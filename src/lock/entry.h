@@ -241,7 +241,8 @@ struct lk__caller {
 	const lk_error *why; /* of the head: what stands in its way; else NULL */
 };
 
-/* What the server tells the head at the front of the order of turns: lock/front.h. */
+/* The place of a head that hears from the server while it is at the front of the order of turns:
+ * lock/front.h. */
 struct lk__front_place {
 	struct lk__tracker tracker;
 	struct lk__node *node; /* where that listens; NULL: it does not */

@@ -554,7 +554,7 @@ static struct lk__node *cluster_node_at(struct lk__topo *topo, size_t index)
 	return index < atomic_load(&cluster->count) ? &shard_at(cluster, index)->node : NULL;
 }
 
-/* Those that have slots. */
+/* The masters that have slots, by index. */
 static struct lk__node *cluster_keeper_at(struct lk__topo *topo, size_t index)
 {
 	struct cluster *cluster = (struct cluster *)topo;

@@ -86,7 +86,7 @@ static struct replica *master_slot(struct lk__master *master, const char *place,
 	return free ? free : down;
 }
 
-/* Whether it has followed this master, or one before it. */
+/* It has followed this master, or one before it. */
 static bool has_followed(const struct lk__master *master, const char *place)
 {
 	for (size_t i = 0; i < LK__ACKS_MAX; i++)

@@ -367,7 +367,7 @@ static bool peer_hears(struct lk__peer *peer)
 	return news;
 }
 
-/* What is to be done about it in this round. */
+/* Does what is due for it in this round. */
 static void peer_tend(struct lk__scout *scout, struct lk__peer *peer)
 {
 	if (peer->ask.opening)
@@ -388,7 +388,7 @@ static void peer_tend(struct lk__scout *scout, struct lk__peer *peer)
 		peer_read(scout, peer); /* which writes first */
 }
 
-/* Whether it has said where masters are, and so named others. */
+/* It has said where masters are, and so named others. */
 static bool peer_has_said(const struct lk__scout *scout, const struct lk__peer *peer)
 {
 	return lk__scout_has_answered(scout, peer) && *peer->says;

@@ -19,7 +19,7 @@ static bool is_counted(const struct lk__scout *scout, size_t index)
 	return false;
 }
 
-/* What it says in this round; "": nothing. */
+/* Its vote in this round; "": none. */
 static const char *says(const struct lk__scout *scout, size_t index)
 {
 	const struct lk__peer *peer = lk__scout_peer(scout, index);
