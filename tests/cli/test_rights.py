@@ -96,6 +96,18 @@ def test_counters_and_tokens(limited):
         assert limited(*words).returncode == code, words
 
 
+def test_an_election(limited, server):
+    leader = limited.start("elect", "--value", "here", "web", "sh", "-c", "echo in; exec sleep 60")
+    assert leader.stdout.readline() == "in\n"
+    assert limited("leader", "web").stdout.startswith("here")
+    second = limited.start("elect", "--once", "web", "echo", "second")
+    until(lambda: limited("elect", "--candidates", "web").stdout, 10, "it waits")
+    assert limited("elect", "--resign", "web").returncode == 0
+    assert second.stdout.readline() == "second\n"
+    leader.terminate()
+    assert leader.wait(30) == 143 and second.wait(30) == 0
+
+
 BESIDE = {"lpush"}
 """For waiters of another library, whose list the user has to be granted as well."""
 
