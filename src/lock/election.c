@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -52,6 +53,18 @@ static bool stands_again(const lk_election *election, int code)
 	       atomic_load(&election->client->state) == LK__CLIENT_OPEN;
 }
 
+/* It does not stand any more. Each call hears of this end, also if another thread has it stand
+ * again before that call looks. */
+static void awaiting_wake(const lk_election *election)
+{
+	struct lk__awaiting *each;
+	DL_FOREACH(election->awaiting, each)
+	{
+		each->over = true;
+		lk__thread_wake(each->thread);
+	}
+}
+
 /* The loop has carried it out: it leads, stands once more, or does not stand any more. */
 static void standing_over(struct lk__completion *completion)
 {
@@ -65,11 +78,10 @@ static void standing_over(struct lk__completion *completion)
 		     lk__election_stand(election, LK_WAIT_MAX_MS, true, &election->result) == 0;
 	bool told = code && !again && election->joins && !election->withdrawn;
 	bool unwanted = !code && election->withdrawn && election->freed;
-	struct lk__thread *waiter = election->waiter;
 	if (told)
 		lk__notices_unelected(election->entry, election->tag, &election->result);
-	if (waiter && !again)
-		lk__thread_wake(waiter);
+	if (!again)
+		awaiting_wake(election);
 	pthread_mutex_unlock(&election->mutex);
 	if (unwanted)
 		lk__election_drop(election, true);
@@ -112,20 +124,18 @@ int lk__election_stand(lk_election *election, int64_t wait_ms, bool joins, lk_er
 bool lk__election_await(lk_election *election, struct lk__thread *thread, int64_t until_ns,
 			lk_cancel *cancel)
 {
-	bool over = false;
+	struct lk__awaiting self = {.thread = thread};
 	pthread_mutex_lock(&election->mutex);
-	election->waiter = thread;
-	for (;;) {
-		over = !election->async;
-		if (over || lk__cancelled(cancel) || lk__now_ns() >= until_ns)
-			break;
+	self.over = !election->async;
+	DL_APPEND(election->awaiting, &self);
+	while (!self.over && !lk__cancelled(cancel) && lk__now_ns() < until_ns) {
 		pthread_mutex_unlock(&election->mutex);
 		lk__cancel_park(cancel, &thread->park, until_ns);
 		pthread_mutex_lock(&election->mutex);
 	}
-	election->waiter = NULL;
+	DL_DELETE(election->awaiting, &self);
 	pthread_mutex_unlock(&election->mutex);
-	return over;
+	return self.over;
 }
 
 void lk__election_withdraw(lk_election *election)

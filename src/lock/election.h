@@ -22,6 +22,13 @@
 
 #define LK__CANDIDATE_SIZE 40 /* the name under which it is an owner, with its NUL */
 
+/* A call that waits until the election does not stand any more: its campaign, or a resign. */
+struct lk__awaiting {
+	struct lk__thread *thread;
+	bool over;
+	struct lk__awaiting *prev, *next;
+};
+
 struct lk_election {
 	struct lk__stand stand;
 	struct lk__teller teller;
@@ -32,16 +39,16 @@ struct lk_election {
 	uint64_t tag;
 	_Atomic unsigned refs;
 
-	pthread_mutex_t mutex;     /* also around the starts of its acquires */
-	struct lk__async *async;   /* the acquire in flight; NULL: it does not stand */
-	int64_t stood_ns;          /* when that began */
-	bool joins;                /* it stands again where that can help, and is told by notices */
-	bool withdrawn;            /* it is not to stand any more */
-	bool freed;                /* nobody has the handle any more */
-	struct lk__thread *waiter; /* that waits for its end; NULL */
-	lk_error result;           /* of the last acquire */
-	lk_leader seen;            /* by its observer, */
-	bool has_seen;             /* if there was a look */
+	pthread_mutex_t mutex;   /* also around the starts of its acquires */
+	struct lk__async *async; /* the acquire in flight; NULL: it does not stand */
+	int64_t stood_ns;        /* when that began */
+	bool joins;              /* it stands again where that can help, and is told by notices */
+	bool withdrawn;          /* it is not to stand any more */
+	bool freed;              /* nobody has the handle any more */
+	struct lk__awaiting *awaiting; /* the calls that wait for its end */
+	lk_error result;               /* of the last acquire */
+	lk_leader seen;                /* by its observer, */
+	bool has_seen;                 /* if there was a look */
 };
 
 static inline struct lk__owner lk__election_owner(const lk_election *election)

@@ -334,6 +334,43 @@ static void test_limits_and_cancels_leave_nobody(void **state)
 	forget();
 }
 
+static void campaign_until_resigned(size_t index, void *argument)
+{
+	(void)index;
+	expect(LK_ECANCELLED, lk_election_campaign(argument, -1, NULL, NULL, &err));
+}
+
+static void resign_from_two_threads(size_t index, void *argument)
+{
+	(void)index;
+	int rc = lk_election_resign(argument, -1, &err);
+	check(rc == 0 || rc == LK_ENOTOWNER);
+}
+
+/* All that wait for the end of a candidacy hear of it, whichever thread began it or ends it. */
+static void test_a_campaign_ends_when_another_thread_resigns(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_election *first = new_election(client, "a", 0, LK_STAND_NORMAL);
+	lk_election *second = new_election(other, "b", 0, LK_STAND_NORMAL);
+	expect(0, lk_election_campaign(first, -1, NULL, NULL, &err));
+	for (int i = 0; i < 20; i++) {
+		struct threads campaign, resigns;
+		threads_start(&campaign, 1, campaign_until_resigned, second);
+		wait_until(so_many_wait(first, 1), 10000);
+		threads_start(&resigns, 2, resign_from_two_threads, second);
+		threads_join(&resigns, 10000);
+		threads_join(&campaign, 10000);
+		wait_until(so_many_wait(first, 0), 10000);
+	}
+	lk_election_free(first);
+	lk_election_free(second);
+	close_client(client);
+	close_client(other);
+	forget();
+}
+
 static void test_a_key_of_another_kind_is_refused(void **state)
 {
 	(void)state;
@@ -444,6 +481,7 @@ int main(void)
 		api_test(test_a_vacancy_needs_no_message),
 		api_test(test_the_order_of_candidates),
 		api_test(test_limits_and_cancels_leave_nobody),
+		api_test(test_a_campaign_ends_when_another_thread_resigns),
 		api_test(test_a_key_of_another_kind_is_refused),
 		api_test(test_arguments),
 		api_test(test_a_leader_is_asked),
