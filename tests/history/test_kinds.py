@@ -48,6 +48,19 @@ def stop(process) -> None:
     process.resume()
 
 
+def test_load_ends_that_was_stopped_before_it_began(keeper):
+    """The driver of these tests: the load waits for its thread when it is told to stop."""
+    keeper.call("acquire", "busy").ok()
+    before = keeper.say("acquire", "busy", thread="s")
+    run = keeper.say("stress", "hot", thread="s", pairs=1_000_000, hold_us=1000)
+    keeper.call("stop", thread="-")
+    keeper.call("release", "busy").ok()
+    before.result().ok()
+    assert run.result(10)["grants"] == 0
+    again = keeper.call("stress", "hot", thread="s", pairs=3)
+    assert again["grants"] == 3, dict(again)
+
+
 # The same asynchronously.
 QUEUED = [("multi", "lock", "multi"), ("fair",) * 3]
 

@@ -484,7 +484,7 @@ void call_run(const struct command *command, struct answer *answer)
 	else if (strcmp(command->verb, "list") == 0)
 		list_run(answer);
 	else if (strcmp(command->verb, "stop") == 0)
-		stress_stop_all();
+		stress_stop_all(command);
 	else
 		answer_string(answer, "code", "unknown verb");
 }

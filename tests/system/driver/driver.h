@@ -6,8 +6,8 @@
  *   <id> <thread> <verb> key=value …        values are %XX-encoded
  *
  * and runs each on the named thread, made at first use; "-" is the reading thread itself. Commands
- * of one thread run in turn. Each is answered by one line of JSON with its id, when it is done.
- * Only the public interface of the library is used.
+ * of one thread run in turn. Ids rise. Each is answered by one line of JSON with its id, when it is
+ * done. Only the public interface of the library is used.
  */
 #ifndef DRIVER_H
 #define DRIVER_H
@@ -97,7 +97,7 @@ lk_cancel *handle_cancel(const char *name);
 
 /* stress.c */
 void stress_run(const struct command *command, struct answer *answer);
-void stress_stop_all(void);
+void stress_stop_all(const struct command *command);
 
 /* freeze.c: stops a thread for so long; returns at once. One length for all at a time. */
 void freeze_thread(pthread_t thread, int64_t ms);

@@ -3,7 +3,7 @@
  *
  *   kind=WORD             the kind of lock (kinds.c), or semaphore, permits
  *   count=N               permits at a time
- *   threads=N pairs=M     each thread makes M pairs; stopped early by "stop"
+ *   threads=N pairs=M     each thread makes M pairs; a later "stop" ends it early
  *   name=PREFIX names=K   0: a fresh name for every pair; 1: one name for all (PREFIX itself);
  *                         K: PREFIX0 … PREFIX<K-1>, in turn
  *   wait=MS               -1: no limit; 0: try; else a wait limit
@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #define CODES 32
-#define RUNS_MAX 64
 
 struct stress {
 	const struct command *command;
@@ -39,7 +38,6 @@ struct stress {
 	const char *name;
 	struct history history;
 	pthread_barrier_t start;
-	atomic_int *stop;
 	atomic_int running;
 };
 
@@ -53,13 +51,17 @@ struct stress_thread {
 	char message[504];                        /* of the last failure */
 };
 
-static atomic_int stops[RUNS_MAX];
-static atomic_int stops_used;
+/* The newest "stop": it also ends a stress that was asked for before it and begins after it. */
+static atomic_long stop_id;
 
-void stress_stop_all(void)
+void stress_stop_all(const struct command *command)
 {
-	for (int i = 0; i < RUNS_MAX; i++)
-		atomic_store(&stops[i], 1);
+	atomic_store(&stop_id, command->id);
+}
+
+static int stress_stopped(const struct stress *stress)
+{
+	return stress->command->id < atomic_load(&stop_id);
 }
 
 static void sleep_us(int64_t us)
@@ -161,7 +163,7 @@ static void *stress_thread_main(void *argument)
 	struct stress_thread *self = argument;
 	struct stress *stress = self->stress;
 	pthread_barrier_wait(&stress->start);
-	for (int64_t pair = 0; pair < stress->pairs && !atomic_load(stress->stop); pair++) {
+	for (int64_t pair = 0; pair < stress->pairs && !stress_stopped(stress); pair++) {
 		if (self->cancel)
 			lk_cancel_reset(self->cancel);
 		pair_run(self, pair);
@@ -227,9 +229,6 @@ static void stress_read(struct stress *stress, const struct command *command)
 	stress->freeze_us = command_number(command, "freeze_us", 0);
 	stress->freeze_ms = command_number(command, "freeze_ms", 200);
 	stress->run = (uint32_t)command_number(command, "run", 0);
-	int slot = atomic_fetch_add(&stops_used, 1) % RUNS_MAX;
-	stress->stop = &stops[slot];
-	atomic_store(stress->stop, 0);
 	atomic_init(&stress->running, (int)stress->threads);
 }
 
