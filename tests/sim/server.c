@@ -499,6 +499,7 @@ void sim_server_end(void)
 		sim_keys_clear(&servers[i].redis.keys);
 		sim_keys_clear(&servers[i].disk);
 		sim_channels_clear(&servers[i].redis.channels);
+		sim_tracking_clear(&servers[i].tracking);
 	}
 }
 

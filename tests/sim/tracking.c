@@ -20,11 +20,15 @@ void sim_tracking_gone(struct sim_tracking *tracking, const struct sim_tracker *
 	for (size_t i = tracking->count; i > 0; i--)
 		if (tracking->all[i - 1].by == tracker)
 			drop(tracking, i - 1);
-	if (tracking->count == 0) {
-		free(tracking->all);
-		tracking->all = NULL;
-		tracking->room = 0;
-	}
+}
+
+void sim_tracking_clear(struct sim_tracking *tracking)
+{
+	while (tracking->count > 0)
+		drop(tracking, tracking->count - 1);
+	free(tracking->all);
+	tracking->all = NULL;
+	tracking->room = 0;
 }
 
 static bool is(const struct sim_asked *asked, size_t at, const char *text)

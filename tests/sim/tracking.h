@@ -37,5 +37,6 @@ void sim_tracking_ran(struct sim_tracking *tracking, struct sim_tracker *tracker
 		      void (*tell)(int64_t id, const void *bytes, size_t size));
 
 void sim_tracking_gone(struct sim_tracking *tracking, const struct sim_tracker *tracker);
+void sim_tracking_clear(struct sim_tracking *tracking);
 
 #endif
