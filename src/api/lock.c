@@ -240,7 +240,7 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 		rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
-	if (rc < 0)
+	if (rc != 0)
 		return rc;
 	rc = lk__acquire_check(operation, lock, &own, error);
 	if (rc == 0)

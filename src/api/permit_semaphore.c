@@ -2,6 +2,7 @@
 /* The public face of the permit semaphore. */
 #include <lockkeeper/permit_semaphore.h>
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -254,8 +255,9 @@ static int permit_update(struct lk__counter_call call, const char *id, int64_t l
 		rc = LK__CHECK(call.operation, call.error, {LK__LEASE, lease_ms});
 	if (rc == 0)
 		rc = lk__counter_enter(&call);
-	if (rc < 0)
+	if (rc != 0)
 		return rc;
+	assert(id); /* checked above */
 	memcpy(want.permit.id, id, sizeof(want.permit.id));
 	if (call.start)
 		return lk__counter_go(&call, NULL, NULL, &want);

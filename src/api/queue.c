@@ -75,11 +75,13 @@ int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, 
 {
 	const char *operation = "lk_queue_take";
 	int saved, rc = lk__queue_check(queue, operation, error);
-	if (rc == 0 && (!completions_out || most == 0 || most > INT32_MAX))
-		rc = lk__fail(error, LK_EINVAL, "%s: there is no room for a completion", operation);
-	if (rc == 0)
-		rc = lk__check_size(operation, completions_out, COMPLETION_SIZE_MIN,
-				    sizeof(lk_completion), error);
+	if (rc < 0)
+		return rc;
+	if (!completions_out || most == 0 || most > INT32_MAX)
+		return lk__fail(error, LK_EINVAL, "%s: there is no room for a completion",
+				operation);
+	rc = lk__check_size(operation, completions_out, COMPLETION_SIZE_MIN, sizeof(lk_completion),
+			    error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	if (rc < 0)
