@@ -81,7 +81,9 @@ static void test_it_comes_through_a_queue_too(void **state)
 	lk_lock_free(theirs);
 	close_client(client);
 	close_client(other);
-	lk_queue_free(queue, NULL);
+	expect(1, lk_queue_take(queue, &got, 1, 20000, &err));
+	check_int(got.error.code, ==, LK_ECLOSED);
+	expect(0, lk_queue_free(queue, &err));
 	redis_do(&server, "FLUSHALL");
 }
 
