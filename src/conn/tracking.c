@@ -208,10 +208,10 @@ static int channel_look(struct lk__node *node, char *reason, size_t size)
 {
 	struct lk__conn *messages = &node->messages;
 	pthread_mutex_lock(&messages->mutex);
-	const struct lk__channel *channel = node->tracking.channel->channel;
-	int code = channel->code;
-	snprintf(reason, size, "%s", channel->reason);
-	bool stands = messages->state == LK__CONN_UP && channel->unconfirmed == 0;
+	const struct lk__listening *own = node->tracking.channel; /* NULL: it comes soon */
+	int code = own ? own->channel->code : 0;
+	snprintf(reason, size, "%s", own ? own->channel->reason : "");
+	bool stands = own && messages->state == LK__CONN_UP && own->channel->unconfirmed == 0;
 	pthread_mutex_unlock(&messages->mutex);
 	return code ? code : stands;
 }
@@ -230,7 +230,7 @@ void lk__tracking_turn(struct lk__node *node)
 	struct lk__tracking *tracking = &node->tracking;
 	char reason[160];
 	if (!lk__tracking_is_wanted(tracking) ||
-	    atomic_load(&tracking->state) != LK__TRACKING_OFF || !tracking->channel)
+	    atomic_load(&tracking->state) != LK__TRACKING_OFF)
 		return;
 	uint32_t generation = atomic_load(&tracking->generation);
 	int listens = channel_look(node, reason, sizeof(reason));
