@@ -321,8 +321,8 @@ static void asked_for(struct keeper *keeper, const char *why)
 	const struct keeper_options *options = keeper->options;
 	telling_asked(&keeper->telling, why);
 	if (options->yields || options->told.verbose)
-		message("%.200s is asked for%s%s%s", options->name, *why ? " by " : "", why,
-			options->yields ? ": ending the command" : "");
+		message("%.200s is asked for%s%s%s%s", options->name, *why ? " (" : "", why,
+			*why ? ")" : "", options->yields ? ": ending the command" : "");
 	if (!options->yields)
 		return;
 	keeper->yielding = 1;

@@ -33,7 +33,7 @@ def test_a_holder_that_yields_ends_its_command_and_releases(told, server):
     result = told("ask", "--reason", "release 4711", "job")
     assert (result.returncode, result.stderr) == (0, "")
     assert process.wait(6) == 143, "sooner than the next renewal, in ten seconds"
-    assert "job is asked for by release 4711: ending the command" in process.stderr.read()
+    assert "job is asked for (release 4711): ending the command" in process.stderr.read()
     assert server.call("EXISTS", "job") == 0
 
 
