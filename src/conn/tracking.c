@@ -229,8 +229,7 @@ void lk__tracking_turn(struct lk__node *node)
 {
 	struct lk__tracking *tracking = &node->tracking;
 	char reason[160];
-	if (!lk__tracking_is_wanted(tracking) ||
-	    atomic_load(&tracking->state) != LK__TRACKING_OFF)
+	if (!lk__tracking_is_wanted(tracking) || atomic_load(&tracking->state) != LK__TRACKING_OFF)
 		return;
 	uint32_t generation = atomic_load(&tracking->generation);
 	int listens = channel_look(node, reason, sizeof(reason));
