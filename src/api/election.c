@@ -385,13 +385,20 @@ static int transfer_read(const struct election_call *call, const struct lk__requ
 	return 0;
 }
 
+#define NOT_AN_ID "%s: `id` cannot be the id of a candidate"
+
+static bool is_candidate_id(const char *id)
+{
+	return *id && strnlen(id, LK_FIELD_SIZE) < LK_FIELD_SIZE;
+}
+
 int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
 {
 	const char *operation = "lk_election_transfer";
 	struct election_call call;
 	struct leading leading;
-	if (!id || !*id || strnlen(id, LK_FIELD_SIZE) == LK_FIELD_SIZE)
-		return lk__fail(error, LK_EINVAL, "%s: that is no candidate's id", operation);
+	if (!id || !is_candidate_id(id))
+		return lk__fail(error, LK_EINVAL, NOT_AN_ID, operation);
 	int rc = call_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
@@ -532,8 +539,8 @@ int lk_election_ask(lk_election *election, const char *id, lk_error *error)
 {
 	const char *operation = "lk_election_ask";
 	struct election_call call;
-	if (id && (!*id || strnlen(id, LK_FIELD_SIZE) == LK_FIELD_SIZE))
-		return lk__fail(error, LK_EINVAL, "%s: that is no candidate's id", operation);
+	if (id && !is_candidate_id(id))
+		return lk__fail(error, LK_EINVAL, NOT_AN_ID, operation);
 	int rc = call_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;

@@ -59,18 +59,6 @@ static struct lk__request *election_renew(const struct lk__renewal *renewals, si
 	return request;
 }
 
-static void election_read_acquire(const struct lk__request *request, struct lk__answer *answer)
-{
-	if (!request->code && request->reply->type == REDIS_REPLY_NIL) {
-		answer->event.type = LK__ATTEMPT_UNKNOWN; /* nobody leads without a term */
-		return;
-	}
-	lk__reply_acquired(request, answer);
-	answer->fence = request->code ? 0 : lk__fence_read_token(request->reply);
-	if (answer->fence)
-		answer->event.type = LK__ATTEMPT_GRANTED;
-}
-
 const struct lk__recipe lk__election_recipe = {
 	.type = "election",
 	.channel_prefix = LK__LOCK_CHANNEL_PREFIX,
@@ -82,7 +70,7 @@ const struct lk__recipe lk__election_recipe = {
 	.renew = election_renew,
 	.is_locked = lk__lock_is_locked,
 	.is_held_by = lk__lock_is_held_by,
-	.read_acquire = election_read_acquire,
+	.read_acquire = lk__fence_read_acquire,
 	.read_release = lk__reply_released,
 };
 

@@ -114,16 +114,7 @@ local function next_of(found)
 	return table.remove(found)
 end
 
--- Makes a field the owner for so long; an error if the server refuses.
-local function own_by(field, lease)
-	redis.call('HSET', lock, field, 1)
-	local answer = redis.pcall('PEXPIRE', lock, lease)
-	if type(answer) == 'table' then
-		-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
-		redis.call('HDEL', lock, field)
-		return answer
-	end
-end
+--include "own_by.lua" gives own_by
 
 -- Keeps the place for a candidate that listens, and tells it. How many heard of it.
 local function reserve(field)

@@ -125,16 +125,7 @@ local function queue_pop(head, wait, alone)
 	lower_all((last == head and before or off()) + wait)
 end
 
--- Makes a field the owner; an error if the server refuses.
-local function own_by(field, lease)
-	redis.call('HSET', lock, field, 1)
-	local answer = redis.pcall('PEXPIRE', lock, lease)
-	if type(answer) == 'table' then
-		-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
-		redis.call('HDEL', lock, field)
-		return answer
-	end
-end
+--include "own_by.lua" gives own_by
 
 local function tell(field, message)
 	local heard = redis.pcall('PUBLISH', channels .. ':' .. field, message)

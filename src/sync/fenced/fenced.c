@@ -27,7 +27,7 @@ uint64_t lk__fence_read_token(const redisReply *reply)
 	return token_behind("TOKEN ", reply);
 }
 
-static void fenced_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+void lk__fence_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
 	assert(request->code || request->reply);
 	if (!request->code && request->reply->type == REDIS_REPLY_NIL) {
@@ -57,7 +57,7 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 		.acquire = fenced_acquire, .release = lk__lock_release, .keep = lk__lock_keep,     \
 		.exchange = lk__fenced_acquire, .force = lk__lock_force, .renew = lk__lock_renew,  \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \
-		.read_acquire = fenced_read_acquire, .read_release = lk__reply_turn_given,         \
+		.read_acquire = lk__fence_read_acquire, .read_release = lk__reply_turn_given,      \
 		.read_keep = lk__reply_released, .read_exchange = fenced_read_exchange,            \
 	}
 
