@@ -110,7 +110,7 @@ void hooks_end(struct hooks *hooks)
 	if (hooks->fd < 0)
 		return;
 	relay_linger();
-	/* The reader sees an end of file, whoever has a copy of the descriptor. */
+	/* This gives the reader an end of file even where others have copies of the descriptor. */
 	shutdown(hooks->fd, SHUT_WR);
 	for (;;) {
 		struct pollfd ready[] = {{hooks->fd, POLLIN, 0}, {relay_fd(), POLLIN, 0}};

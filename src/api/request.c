@@ -107,8 +107,8 @@ static int find_row(const lk_request *request, enum handle handle, const struct 
 	if (!same)
 		return lk__fail(error, LK_EINVAL, "lk_queue_start: operation is %d, not LK_OP_…",
 				request->operation);
-	return lk__fail(error, LK_EINVAL, "%s: %s is set, and there is no such operation of it",
-			same->name, handle_names[handle]);
+	return lk__fail(error, LK_EINVAL, "%s: %s is set, and has no such operation", same->name,
+			handle_names[handle]);
 }
 
 static int check_members(const lk_request *request, const struct row *row, lk_error *error)
