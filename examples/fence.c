@@ -8,9 +8,7 @@
 static int report(lk_client *client, lk_lock *lock, const char *text, lk_error *error)
 {
 	uint64_t token;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.fence_out = &token;
-	if (lk_lock_acquire(lock, 10000, &options, error))
+	if (lk_lock_acquire(lock, 10000, NULL, error) || lk_lock_fence(lock, NULL, &token, error))
 		return error->code;
 	/* Time may pass here, more than the lease. The write itself checks the token. */
 	int code = lk_fence_write(client, "report-text", LK_STRLEN, token, text, strlen(text), NULL,

@@ -78,11 +78,10 @@ LK_API int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void 
 
 /*
  * Writes the token of the hold of `owner` (NULL: the calling thread). A memory read
- * (RFencedLock.getToken asks the server). Notices have it too: lk_event.fence. An acquire that
- * succeeds writes it to lk_acquire_options.fence_out, if that is set (RFencedLock.lockAndGetToken);
- * a re-entry writes the token of its hold. An acquire of a lock of another kind with fence_out
- * fails with LK_EINVAL and sends nothing. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL (a lock of
- * another kind, …), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * (RFencedLock.getToken asks the server; behind an acquire this is RFencedLock.lockAndGetToken).
+ * Every caller that has the hold, by a re-entry too, is told the same token. Notices have it, too:
+ * lk_event.fence. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL (a lock of another kind, …), LK_ENOMEM,
+ * LK_ECLOSED, LK_EFORKED. Since 0.1.
  */
 LK_API int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_error *error);
 

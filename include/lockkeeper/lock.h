@@ -122,18 +122,13 @@ typedef struct lk_acquire_options {
 	const char *owner;   /* NULL: the calling thread; else an owner's name, copied */
 	lk_cancel *cancel;   /* NULL: the call cannot be cancelled */
 	uint64_t tag;        /* returned in events about this hold */
-	int no_loss;         /* for permits only; 1: a permit that ends with its lease, or that
-				another caller releases, is not lost: the library makes no event and
-				keeps no record */
-	uint64_t *fence_out; /* NULL, or, for fenced locks only, where a call that succeeds writes
-				the fence token of the hold: see lk_lock_fence() */
 	const char *note;    /* NULL, or why the lock is held, copied: see NOTES above */
 	int hears_asks;      /* 1: the owner is told when somebody asks for the lock: see ASKING */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0               \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, NULL, 0                        \
 	}
 
 typedef struct lk_release_options {

@@ -24,9 +24,10 @@
  * event's `field`.
  *
  * LOST PERMITS (LK_ELOST). The client remembers each until it is released, but only the last 1,000
- * of a client. It forgets older ones and their events (LK_ENOTOWNER). Use the option `no_loss` for
- * a permit that is meant to end with its lease, or that another caller releases: its end makes no
- * event, does not count as lost, and the client keeps no record of it (LK_ENOTOWNER).
+ * of a client. It forgets older ones and their events (LK_ENOTOWNER). The option `no_loss` of a
+ * handle is for permits that are meant to end with their lease, or that another caller releases:
+ * the end of one acquired through it makes no event, does not count as lost, and the client keeps
+ * no record of it (LK_ENOTOWNER).
  *
  * A KEY that is not a whole number is refused (LK_EWRONGTYPE), however large it is. The key of a
  * semaphore or a latch looks like a permit semaphore's: the call would change it.
@@ -72,11 +73,12 @@ typedef struct lk_permit_semaphore_options {
 	size_t struct_size;
 	int64_t permits; /* set where the semaphore is missing: A LOST NUMBER; 0: nothing is */
 	int64_t ttl_ms;  /* at most LK_LEASE_MAX_MS: A TIME TO LIVE; 0: none is given */
+	int no_loss;     /* 1: its permits are meant to end with their lease: LOST PERMITS */
 } lk_permit_semaphore_options;
 
 #define LK_PERMIT_SEMAPHORE_OPTIONS_INIT                                                           \
 	{                                                                                          \
-		sizeof(lk_permit_semaphore_options), 0, 0                                          \
+		sizeof(lk_permit_semaphore_options), 0, 0, 0                                       \
 	}
 
 typedef struct lk_permit {
@@ -130,8 +132,8 @@ LK_API int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t chang
  * `permits_out`, which must have room for `count` (RPermitExpirableSemaphore.tryAcquire(permits,
  * wait, lease)). Waits at most `wait_ms`: -1 waits without limit (acquire), 0 tries once, and fails
  * with LK_EBUSY also when others of this client wait. The semaphore need not exist yet. `options`
- * as for lk_lock_acquire(), without owner and fence_out; its lease is that of each permit, and the
- * events of each permit return its tag. Blocks, and treats trouble that may pass, as
+ * as for lk_lock_acquire(), without owner and hears_asks; its lease is that of each permit, and
+ * the events of each permit return its tag. Blocks, and treats trouble that may pass, as
  * lk_lock_acquire(). Errors as there, but never LK_ELOST; LK_ETIMEDOUT and LK_EBUSY when too few
  * are free. Since 0.1.
  */

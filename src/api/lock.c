@@ -210,8 +210,6 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 	if (rc == 0)
 		rc = lk__check_range(operation, "margin_ms", options->margin_ms, 0, lease_ms,
 				     error);
-	if (rc == 0 && options->no_loss)
-		rc = lk__fail(error, LK_EINVAL, "%s: no_loss is for permits only", operation);
 	if (rc == 0)
 		rc = lk__check_note(operation, "note", options->note, error);
 	if (rc == 0 && options->hears_asks && lock->entry && lock->entry->is_quorum)
@@ -222,10 +220,6 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: note is set, and a red lock has none: set the clients' option",
 			      operation);
-	if (rc == 0 && options->fence_out && !(lk__lock_recipe_of(lock)->flags & LK__FENCES))
-		rc = lk__fail(error, LK_EINVAL,
-			      "%s: fence_out is set, and a %s has no fence tokens", operation,
-			      lk__lock_multi(lock) ? "multi lock" : lk__lock_recipe_of(lock)->type);
 	return rc;
 }
 
@@ -246,15 +240,11 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 	if (rc == 0)
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {
-		struct lk__grant grant;
 		struct lk__want want = lk__want_of(&own, wait_ms, lk__lock_settings(lock));
 		want.owner = call.owner;
 		want.cancel = own.cancel;
-		want.grant_out = own.fence_out ? &grant : NULL;
 		rc = call.multi ? lk__multi_acquire(call.multi, &want, error)
 				: lk__acquire_run(call.entry, call.thread, &want, error);
-		if (rc == 0 && own.fence_out)
-			*own.fence_out = grant.fence;
 	}
 	lk__lock_leave(&call);
 	return rc;

@@ -31,13 +31,15 @@ int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *clie
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__PERMITS_SET, own.permits},
-			       {LK__TTL, own.ttl_ms});
+			       {LK__TTL, own.ttl_ms}, {LK__NO_LOSS, own.no_loss});
 	if (rc == 0)
 		rc = lk__counter_open(&counter, client, &lk__permit_queue_recipe, name, name_size,
 				      own.permits, own.ttl_ms, operation, error);
-	if (rc == 0)
-		*semaphore_out = (lk_permit_semaphore *)counter;
-	return rc;
+	if (rc < 0)
+		return rc;
+	counter->no_loss = own.no_loss;
+	*semaphore_out = (lk_permit_semaphore *)counter;
+	return 0;
 }
 
 lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore)
@@ -87,11 +89,8 @@ static int check_options(const struct lk__counter_call *call, int64_t count,
 		return lk__fail(error, LK_EINVAL,
 				"%s: hears_asks is set, and nobody can ask for a permit",
 				operation);
-	if (options->fence_out)
-		return lk__fail(error, LK_EINVAL,
-				"%s: fence_out is set, and a permit has no fence token", operation);
-	int rc = LK__CHECK(operation, error, {LK__IDS, count}, {LK__NO_LOSS, options->no_loss},
-			   {LK__LEASE, lease_ms}, {LK__MAX_HOLD, options->max_hold_ms});
+	int rc = LK__CHECK(operation, error, {LK__IDS, count}, {LK__LEASE, lease_ms},
+			   {LK__MAX_HOLD, options->max_hold_ms});
 	if (rc == 0)
 		rc = lk__check_note(operation, "note", options->note, error);
 	return rc < 0 ? rc
@@ -108,6 +107,7 @@ static int permits_acquire(struct lk__counter_call *call, int64_t count, lk_perm
 	struct lk__settings settings = {.permits = counter->permits, .ttl_ms = counter->ttl_ms};
 	struct lk__want want = lk__want_of(options, wait_ms, settings);
 	want.count = count;
+	want.no_loss = counter->no_loss;
 	if (call->start)
 		return lk__counter_go(call, NULL, NULL, &(struct lk__async_want){.acquire = want});
 	want.cancel = options->cancel;

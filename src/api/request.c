@@ -245,10 +245,9 @@ int lk__start_lock_acquire(const struct lk__start *start)
 				  start->error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, start->error, {LK__WAIT, wait_ms});
-	if (rc == 0 && (own.cancel || own.fence_out))
-		rc = lk__fail(start->error, LK_EINVAL, "%s: %s", operation,
-			      own.cancel ? "cancel is set: use lk_queue_cancel()"
-					 : "fence_out is set: the completion has the token");
+	if (rc == 0 && own.cancel)
+		rc = lk__fail(start->error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
+			      operation);
 	if (rc == 0)
 		rc = lock_enter(&call, start, own.owner);
 	if (rc < 0)

@@ -18,6 +18,7 @@ struct lk__counter {
 	struct lk__entry *entry;
 	int64_t permits; /* what a missing count becomes; 0: it stays missing */
 	int64_t ttl_ms;  /* how long the count lasts at least; 0: not said */
+	bool no_loss;    /* its permits are meant to end: see struct lk__hold_extra */
 	pthread_mutex_t mutex;
 	uint64_t *settled; /* changes whose records can go: as many as were made at once */
 	size_t settled_count, settled_room;

@@ -326,7 +326,7 @@ static void test_options(void **state)
 	for (size_t i = 0; i < COUNT(wrong); i++) {
 		lk_latch_options of_latch = {sizeof(of_latch), wrong[i]};
 		lk_semaphore_options of_semaphore = {sizeof(of_semaphore), 0, wrong[i]};
-		lk_permit_semaphore_options of_permits = {sizeof(of_permits), 0, wrong[i]};
+		lk_permit_semaphore_options of_permits = {sizeof(of_permits), 0, wrong[i], 0};
 		expect(LK_EINVAL, lk_latch_new(&latch, client, "n", 1, &of_latch, &err));
 		check(strstr(err.message, "ttl_ms") != NULL);
 		expect(LK_EINVAL,

@@ -110,34 +110,24 @@ static void test_owners_can_read_the_token(void **state)
 	close_client(client);
 }
 
-static void test_the_acquire_tells_the_token(void **state)
+static void test_each_hold_has_the_token_of_its_grant(void **state)
 {
 	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_fenced(client, 0), *others = new_fenced(other, 0);
-	uint64_t token = 0, again = 0, untouched = 7;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.fence_out = &token;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	check(token && token == token_of(lock));
-	options.fence_out = &again;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err)); /* re-entry */
-	check(again == token);
-	options.fence_out = &untouched;
-	expect(LK_EBUSY, lk_lock_acquire(others, 0, &options, &err));
+	uint64_t untouched = 7;
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	uint64_t token = token_of(lock);
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* re-entry */
+	check(token && token_of(lock) == token);
 	expect(1, lk_lock_force_release(others, &err));
 	wait_until(lk_lock_is_held(lock, NULL, NULL) == 0, 20000);
-	expect(LK_ELOST, lk_lock_acquire(lock, -1, &options, &err));
+	expect(LK_ELOST, lk_lock_fence(lock, NULL, &untouched, &err));
 	check(untouched == 7);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	options.fence_out = &again;
-	expect(0, lk_lock_acquire(lock, 0, &options, &err));
-	check(again > token && again == token_of(lock));
-	expect(0, lk_lock_release(lock, NULL, &err));
-	options.fence_out = &token;
-	expect(0, lk_lock_acquire(lock, 1000, &options, &err));
-	check(token > again && token == token_of(lock));
+	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
+	check(token_of(lock) > token);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	forget_tokens();
 	lk_lock_free(lock);
@@ -156,8 +146,8 @@ static void team_member(size_t index, void *argument)
 	struct team *team = argument;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.owner = "team";
-	options.fence_out = &team->tokens[index];
 	expect(0, lk_lock_acquire(team->lock, slow_ms(20000), &options, &err));
+	expect(0, lk_lock_fence(team->lock, options.owner, &team->tokens[index], &err));
 }
 
 /* Both wait: one is granted the lock, the other joins it. */
@@ -179,85 +169,6 @@ static void test_who_joins_the_owner_is_told_its_token(void **state)
 	expect(0, lk_lock_release(team.lock, &release, &err));
 	forget_tokens();
 	lk_lock_free(team.lock);
-	close_client(client);
-}
-
-static void refuses_fence_out(lk_lock *lock, const char *reason)
-{
-	uint64_t token = 7;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.fence_out = &token;
-	expect(LK_EINVAL, lk_lock_acquire(lock, -1, &options, &err));
-	expect(LK_EINVAL, lk_lock_acquire(lock, 10, &options, &err));
-	expect(LK_EINVAL, lk_lock_acquire(lock, 0, &options, &err));
-	check(strstr(err.message, "fence_out") && strstr(err.message, reason) && token == 7);
-	lk_lock_free(lock);
-}
-
-static void test_locks_without_tokens_refuse_fence_out(void **state)
-{
-	(void)state;
-	lk_client *c[3] = {open_client(), open_client_at("unix:///no/1", ""),
-			   open_client_at("unix:///no/2", "")};
-	lk_lock *lock = NULL, *part = new_lock(c[0], "part");
-	expect(0, lk_client_ping(c[0], &err));
-	uint64_t commands = stats_of(c[0]).commands;
-	refuses_fence_out(new_lock(c[0], "n"), "a lock has no fence tokens");
-	expect(0, lk_fair_lock_new(&lock, c[0], "n", 1, &err));
-	refuses_fence_out(lock, "a fair lock has");
-	expect(0, lk_spin_lock_new(&lock, c[0], "n", 1, NULL, &err));
-	refuses_fence_out(lock, "a spin lock has");
-	expect(0, lk_plain_lock_new(&lock, c[0], "n", 1, NULL, &err));
-	refuses_fence_out(lock, "a plain lock has");
-	expect(0, lk_read_lock_new(&lock, c[0], "n", 1, NULL, &err));
-	refuses_fence_out(lock, "a read lock has");
-	expect(0, lk_write_lock_new(&lock, c[0], "n", 1, NULL, &err));
-	refuses_fence_out(lock, "a write lock has");
-	expect(0, lk_multi_lock_new(&lock, &part, 1, &err));
-	refuses_fence_out(lock, "a multi lock has");
-	expect(0, lk_red_lock_new(&lock, c, 3, "n", 1, NULL, &err));
-	refuses_fence_out(lock, "a red lock has");
-	check_int(stats_of(c[0]).commands, ==, commands);
-	lk_lock_free(part);
-	for (int i = 0; i < 3; i++)
-		close_client(c[i]);
-}
-
-static void test_permits_refuse_fence_out(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_permit_semaphore *permits = NULL;
-	lk_permit permit;
-	uint64_t token = 7;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.fence_out = &token;
-	expect(0, lk_permit_semaphore_new(&permits, client, "n", 1, NULL, &err));
-	expect(LK_EINVAL, lk_permit_semaphore_acquire(permits, 1, &permit, 0, &options, &err));
-	check(strstr(err.message, "fence_out") && token == 7);
-	check_int(stats_of(client).commands, ==, 0);
-	lk_permit_semaphore_free(permits);
-	close_client(client);
-}
-
-/* As a program passes it that was built before the option existed. */
-static void test_a_struct_without_fence_out(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_fenced(client, 0), *reentrant = new_lock(client, "reentrant");
-	uint64_t token = 7;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.struct_size = offsetof(lk_acquire_options, fence_out);
-	options.fence_out = &token;
-	expect(0, lk_lock_acquire(lock, 0, &options, &err));
-	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_acquire(reentrant, 0, &options, &err));
-	expect(0, lk_lock_release(reentrant, NULL, &err));
-	check(token == 7);
-	forget_tokens();
-	lk_lock_free(lock);
-	lk_lock_free(reentrant);
 	close_client(client);
 }
 
@@ -298,15 +209,12 @@ static void crowd_member(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
 	lk_lock *lock = new_fenced(crowd->clients[index % 2], crowd->share_java);
-	uint64_t token = 0;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.fence_out = &token;
 	for (int i = 0; i < ROUNDS; i++) {
 		options.lease_ms = i % 3 ? 0 : slow_ms(20000);
 		expect(0, lk_lock_acquire(lock, slow_ms(20000), &options, &err));
 		check_int(crowd->inside++, ==, 0);
-		check(token == token_of(lock));
-		crowd->tokens[crowd->count++] = token;
+		crowd->tokens[crowd->count++] = token_of(lock);
 		crowd->inside--;
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
@@ -500,11 +408,8 @@ int main(void)
 		api_test(test_each_grant_has_a_greater_token),
 		api_test(test_the_greatest_token_is_the_last),
 		api_test(test_owners_can_read_the_token),
-		api_test(test_the_acquire_tells_the_token),
+		api_test(test_each_hold_has_the_token_of_its_grant),
 		api_test(test_who_joins_the_owner_is_told_its_token),
-		api_test(test_locks_without_tokens_refuse_fence_out),
-		api_test(test_permits_refuse_fence_out),
-		api_test(test_a_struct_without_fence_out),
 		api_test(test_a_notice_tells_the_token),
 		api_test(test_tokens_rise_in_the_order_of_the_grants),
 		api_test(test_tokens_rise_with_redissons_counter_too),

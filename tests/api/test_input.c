@@ -138,24 +138,22 @@ static const struct {
 	int64_t lease_ms, max_hold_ms, margin_ms;
 	const char *owner;
 	const char *named; /* in the error's text */
-	int no_loss;
 } bad_options[] = {
-	{-1, 0, 0, NULL, "lease", 0},
-	{1, 0, 0, NULL, "lease", 0},
-	{LK_LEASE_MIN_MS - 1, 0, 0, NULL, "lease", 0},
-	{LK_LEASE_MAX_MS + 1, 0, 0, NULL, "lease", 0},
-	{INT64_MAX, 0, 0, NULL, "lease", 0},
-	{INT64_MIN, 0, 0, NULL, "lease", 0},
-	{0, -1, 0, NULL, "max_hold", 0},
-	{0, INT64_MIN, 0, NULL, "max_hold", 0},
-	{0, INT64_MAX, 0, NULL, "max_hold", 0},
-	{0, 0, -1, NULL, "margin", 0},
-	{0, 0, INT64_MIN, NULL, "margin", 0},
-	{0, 0, INT64_MAX, NULL, "margin", 0},
-	{1000, 0, INT64_MAX, NULL, "margin", 0},
-	{0, 0, 0, owner_257, "owner", 0},
-	{0, 0, 0, "", "owner", 0},
-	{0, 0, 0, NULL, "no_loss", 1},
+	{-1, 0, 0, NULL, "lease"},
+	{1, 0, 0, NULL, "lease"},
+	{LK_LEASE_MIN_MS - 1, 0, 0, NULL, "lease"},
+	{LK_LEASE_MAX_MS + 1, 0, 0, NULL, "lease"},
+	{INT64_MAX, 0, 0, NULL, "lease"},
+	{INT64_MIN, 0, 0, NULL, "lease"},
+	{0, -1, 0, NULL, "max_hold"},
+	{0, INT64_MIN, 0, NULL, "max_hold"},
+	{0, INT64_MAX, 0, NULL, "max_hold"},
+	{0, 0, -1, NULL, "margin"},
+	{0, 0, INT64_MIN, NULL, "margin"},
+	{0, 0, INT64_MAX, NULL, "margin"},
+	{1000, 0, INT64_MAX, NULL, "margin"},
+	{0, 0, 0, owner_257, "owner"},
+	{0, 0, 0, "", "owner"},
 };
 
 static void test_acquire_options(void **state)
@@ -174,7 +172,6 @@ static void test_acquire_options(void **state)
 			.max_hold_ms = bad_options[i].max_hold_ms,
 			.margin_ms = bad_options[i].margin_ms,
 			.owner = bad_options[i].owner,
-			.no_loss = bad_options[i].no_loss,
 		};
 		expect(LK_EINVAL, lk_lock_acquire(lock, 0, &options, &err));
 		check(strstr(err.message, bad_options[i].named) != NULL);

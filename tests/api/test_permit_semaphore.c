@@ -266,12 +266,14 @@ static void test_an_end_with_no_loss_set_is_not_a_loss(void **state)
 {
 	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	lk_permit_semaphore *pool = NULL;
+	lk_permit_semaphore_options meant = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit ids[2];
 	lk_event event = LK_EVENT_INIT;
+	meant.no_loss = 1;
+	expect(0, lk_permit_semaphore_new(&pool, client, "pool", LK_STRLEN, &meant, &err));
 	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
-	options.no_loss = 1;
 	options.lease_ms = slow_ms(300);
 	expect(0, lk_permit_semaphore_acquire(pool, 1, ids, -1, &options, &err));
 	check_int(left_ms(pool, ids[0].id), >, 0);
@@ -423,9 +425,6 @@ static void test_bad_input(void **state)
 	options.owner = "me";
 	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, ids, 0, &options, &err));
 	options.owner = NULL;
-	options.no_loss = 2;
-	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, ids, 0, &options, &err));
-	options.no_loss = 0;
 	options.lease_ms = 1;
 	expect(LK_EINVAL, lk_permit_semaphore_acquire(pool, 1, ids, 0, &options, &err));
 	strcpy(ids[0].id, "no id");
@@ -628,6 +627,9 @@ static void test_the_number_is_said_for_good(void **state)
 	options.permits = -1;
 	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "x", 1, &options, &err));
 	options.permits = LK_PERMITS_MAX + 1;
+	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "x", 1, &options, &err));
+	options.permits = 0;
+	options.no_loss = 2;
 	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "x", 1, &options, &err));
 	redis_do(&server, "DEL pool");
 	lk_permit_semaphore_free(pool);

@@ -453,7 +453,6 @@ static void test_bad_input(void **state)
 	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
 	lk_queue *none = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
-	uint64_t fence;
 	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "bad");
@@ -465,9 +464,6 @@ static void test_bad_input(void **state)
 	options.lease_ms = 1;
 	refuses_acquire(lock, -1, &options);
 	options.lease_ms = 0;
-	options.fence_out = &fence;
-	refuses_acquire(lock, -1, &options);
-	options.fence_out = NULL;
 	expect(0, lk_cancel_new(&options.cancel, &err));
 	refuses_acquire(lock, -1, &options);
 	lk_cancel_free(options.cancel);

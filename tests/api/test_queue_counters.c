@@ -533,11 +533,14 @@ static void test_close_gives_permits_back(void **state)
 static void taken_too_late(int no_loss)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit_semaphore_options meant = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	lk_completion got = LK_COMPLETION_INIT;
 	open_counters("");
 	set_slots(1);
+	meant.no_loss = no_loss;
+	lk_permit_semaphore_free(slots);
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &meant, &err));
 	options.lease_ms = slow_ms(200);
-	options.no_loss = no_loss;
 	begin_permit(-1, &options);
 	wait_until(queue_is_readable(), 5000);
 	wait_until(stats_of(client).held == 0, 20000);

@@ -469,10 +469,13 @@ static void test_close_in_flight(void **state)
 static void taken_too_late(int no_loss)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_permit_semaphore_options meant = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	lk_permit ids[THREE];
 	open_slots(THREE, "");
+	meant.no_loss = no_loss;
+	lk_permit_semaphore_free(slots);
+	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, &meant, &err));
 	options.lease_ms = slow_ms(200);
-	options.no_loss = no_loss;
 	uint64_t late = begin_take(THREE, -1, &options);
 	wait_until(queue_is_readable(), 5000);
 	wait_until(stats_of(client).held == 0, 20000);
