@@ -34,6 +34,10 @@ const struct option_row elect_options[] = {
 	{OPTION_RESIGN, "resign", NULL, "ask the leader of NAME to end its command and resign"},
 	{OPTION_READY_FILE, "ready-file", "FILE",
 	 "keep FILE, with `candidate` or `leading TERM`, while the server answers"},
+	{OPTION_PROGRESS_FILE, "progress-file", "FILE",
+	 "COMMAND touches FILE while its work goes on; else another one leads"},
+	{OPTION_PROGRESS_WITHIN, "progress-within", "TIME",
+	 "(--progress-file) at least so often (default LEASE)"},
 	{OPTION_CHECK, "check", NULL, "(--ready-file) print FILE; fail if it is gone or old"},
 	{'v', "verbose", NULL, "report what happens"},
 	{0, NULL, NULL, NULL},
@@ -80,6 +84,12 @@ static int elect_take(void *context, int id, const char *value)
 	case OPTION_READY_FILE:
 		state->election.ready_file = value;
 		return 0;
+	case OPTION_PROGRESS_FILE:
+		state->election.progress_file = value;
+		return 0;
+	case OPTION_PROGRESS_WITHIN:
+		return option_duration("--progress-within", value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
+				       &state->election.progress_ms);
 	case OPTION_TRANSFER:
 		state->to = value;
 		return asks_take(state, id);
@@ -212,9 +222,13 @@ static int elect_settle(const struct command *command, struct elect_state *state
 {
 	if (state->json)
 		return usage_error(command, "--json is for --candidates");
+	if (state->election.progress_ms && !state->election.progress_file)
+		return usage_error(command, "--progress-within is for --progress-file");
 	int code = run_settle_operands(command, &state->keep, state->shell_line, argc, argv);
 	if (code == 0)
 		code = run_settle_lease(&state->keep, &state->given, config);
+	if (state->election.progress_file && !state->election.progress_ms)
+		state->election.progress_ms = state->keep.lease_ms;
 	if (code == 0)
 		code = run_settle_program(&state->keep, config);
 	if (code == 0)

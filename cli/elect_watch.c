@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "exit_code.h"
+#include "keeper.h"
 #include "message.h"
 
 #define LOOK_MS 1000
@@ -26,13 +27,14 @@ static void ready_write(const struct elect_watch *watch)
 	uint64_t term;
 	if (lk_election_term(watch->candidate, &term, NULL) == 0)
 		snprintf(line, sizeof(line), "leading %" PRIu64, term);
-	if (snprintf(path, sizeof(path), "%s.new", watch->ready_file) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s.new", watch->election->ready_file) >=
+	    (int)sizeof(path))
 		return;
 	FILE *file = fopen(path, "w");
 	if (!file)
 		return;
 	fprintf(file, "%s\n", line);
-	if (fclose(file) != 0 || rename(path, watch->ready_file) != 0)
+	if (fclose(file) != 0 || rename(path, watch->election->ready_file) != 0)
 		unlink(path);
 }
 
@@ -42,7 +44,7 @@ static void ready_update(const struct elect_watch *watch)
 	if (lk_election_leader(watch->observer, &leader, NULL) == 0)
 		ready_write(watch);
 	else
-		unlink(watch->ready_file);
+		unlink(watch->election->ready_file);
 }
 
 int elect_watch_check(const char *ready_file)
@@ -61,6 +63,20 @@ int elect_watch_check(const char *ready_file)
 		return EXIT_VACANT;
 	fputs(line, stdout);
 	return output_finish();
+}
+
+/* ---- progress ---- */
+
+void elect_watch_progress(struct elect_watch *watch)
+{
+	struct stat status;
+	if (!watch->election || !watch->election->progress_file ||
+	    stat(watch->election->progress_file, &status) != 0)
+		return;
+	struct timespec at = status.st_mtim, seen = watch->touched;
+	if (at.tv_sec != seen.tv_sec || at.tv_nsec != seen.tv_nsec)
+		lk_election_progress(watch->candidate, NULL);
+	watch->touched = at;
 }
 
 /* ---- what it is asked ---- */
@@ -108,7 +124,7 @@ static void *watch_run(void *argument)
 	struct elect_watch *watch = argument;
 	struct pollfd stop = {watch->stop_fd, POLLIN, 0};
 	while (poll(&stop, 1, 0) == 0) {
-		if (watch->ready_file)
+		if (watch->election->ready_file)
 			ready_update(watch);
 		watch_turn(watch);
 	}
@@ -127,13 +143,13 @@ static int watch_start(struct elect_watch *watch)
 }
 
 int elect_watch_begin(struct elect_watch *watch, lk_client *client, const char *name,
-		      lk_election *candidate, const char *ready_file)
+		      lk_election *candidate, const struct keeper_election *election)
 {
 	lk_error error = {0};
 	if (watch->begun)
 		return 0;
 	watch->candidate = candidate;
-	watch->ready_file = ready_file;
+	watch->election = election;
 	watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	watch->asked_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&watch->mutex, NULL);

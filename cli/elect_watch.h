@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a thread of `elect` looks after beside its keeper: what the leader is asked to do, and a
- * file that says that the candidate is there.
+ * What `elect` looks after beside its keeper: whether the command makes progress; and, in a thread,
+ * what the leader is asked to do, and a file that says that the candidate is there.
  *
  * The file has the line "candidate" or "leading TERM". It is written again each second while the
  * server answers, and removed when it does not; so one that is older than a few seconds says
@@ -14,13 +14,16 @@
 
 #include <lockkeeper.h>
 
+struct keeper_election;
+
 struct elect_watch {
 	lk_election *candidate;
 	lk_election *observer;
 	lk_cancel *cancel;
-	const char *ready_file; /* NULL: none */
-	int stop_fd;            /* readable: the thread is to end */
-	int asked_fd;           /* readable: the leader was asked for something */
+	const struct keeper_election *election;
+	struct timespec touched; /* when the progress file was last touched */
+	int stop_fd;             /* readable: the thread is to end */
+	int asked_fd;            /* readable: the leader was asked for something */
 	pthread_t thread;
 	pthread_mutex_t mutex;
 	char asked[LK_FIELD_SIZE]; /* for what; under the mutex */
@@ -30,8 +33,11 @@ struct elect_watch {
 /* Begins to look after this candidate, which lives on until elect_watch_end(). Does nothing if it
  * was begun before. 0, or EXIT_TROUBLE (said). */
 int elect_watch_begin(struct elect_watch *watch, lk_client *client, const char *name,
-		      lk_election *candidate, const char *ready_file);
+		      lk_election *candidate, const struct keeper_election *election);
 void elect_watch_end(struct elect_watch *watch);
+
+/* Tells the library of progress if the file that shows it was touched since the last call. */
+void elect_watch_progress(struct elect_watch *watch);
 
 /* Returns 1 if the leader was asked for something, "resign" or an id; 0: nothing. */
 int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE]);

@@ -49,6 +49,9 @@
 /* How long the deadline in the guard's page may lag behind, at most. */
 #define REFRESH_MAX_MS 1000
 
+/* So often the keeper looks for progress within the time that it may take. */
+#define PROGRESS_LOOKS 10
+
 struct keeper {
 	const struct keeper_options *options;
 	pid_t started_pid; /* of the front, where there is one */
@@ -474,11 +477,19 @@ static void asked_obey(const struct keeper *keeper)
 	guard_send(&keeper->guard, GUARD_END, 0);
 }
 
+/* How often it looks around while the command runs. */
+static int64_t keep_turn_ms(const struct keeper_options *options)
+{
+	int64_t turn_ms = options->lease_ms / 20;
+	int64_t shows_ms = options->election ? options->election->progress_ms : 0;
+	if (shows_ms && turn_ms > shows_ms / PROGRESS_LOOKS)
+		turn_ms = shows_ms / PROGRESS_LOOKS;
+	return turn_ms > REFRESH_MAX_MS ? REFRESH_MAX_MS : turn_ms;
+}
+
 static void keep(struct keeper *keeper)
 {
-	int64_t turn_ms = keeper->options->lease_ms / 20;
-	if (turn_ms > REFRESH_MAX_MS)
-		turn_ms = REFRESH_MAX_MS;
+	int64_t turn_ms = keep_turn_ms(keeper->options);
 	int events = lk_event_fd(keeper->client, NULL);
 	int asked = keeper->watch.begun ? keeper->watch.asked_fd : -1;
 	guard_send(&keeper->guard, GUARD_START, 0);
@@ -490,6 +501,7 @@ static void keep(struct keeper *keeper)
 		/* Whatever poll() says, the command is not left alone. */
 		if (poll(ready, 5, (int)turn_ms) < 0 && errno != EINTR)
 			poll(NULL, 0, 1);
+		elect_watch_progress(&keeper->watch);
 		events_read(keeper);
 		reports_read(keeper);
 		int front_ready = front_is_ready(&keeper->front);
@@ -624,10 +636,9 @@ static int exit_say(const struct keeper *keeper)
 static int watch_begin(struct keeper *keeper)
 {
 	const struct keeper_options *options = keeper->options;
-	return options->election
-		       ? elect_watch_begin(&keeper->watch, keeper->client, options->name,
-					   keeper->hold.election, options->election->ready_file)
-		       : 0;
+	return options->election ? elect_watch_begin(&keeper->watch, keeper->client, options->name,
+						     keeper->hold.election, options->election)
+				 : 0;
 }
 
 /* With the lock held: runs the command, and releases. */
@@ -670,6 +681,7 @@ static int election_make(struct keeper *keeper, lk_error *error)
 	options.value_size = election->value ? LK_STRLEN : 0;
 	options.priority = election->priority;
 	options.standing = election->standing;
+	options.progress_ms = election->progress_ms;
 	options.margin_ms = margin_ms(keeper);
 	return run_hold_make_election(&keeper->hold, keeper->client, &options,
 				      keeper->options->name, error);

@@ -22,7 +22,9 @@ struct keeper_election {
 	const char *value;
 	int priority;
 	int standing;
-	const char *ready_file; /* NULL: none */
+	const char *ready_file;    /* NULL: none */
+	const char *progress_file; /* NULL: none; else the command touches it */
+	int64_t progress_ms;       /* so often */
 };
 
 /* The end of a run, in memory that outlives its process. */

@@ -45,6 +45,11 @@
  * `code` and `reason` say why. `tag` is that of the options. The local clock makes AT_RISK and
  * STOP, so they come also when the network hangs.
  *
+ * A LEADER THAT DOES NOTHING. Renewals come from a thread of the library, so a leader whose work
+ * hangs would lead for ever. With progress_ms, renewal stops when the work has not called
+ * lk_election_progress() for so long: AT_RISK and STOP follow, whose `reason` says why, and the
+ * next one leads within 1.1 leases. Progress before STOP has it renewed again.
+ *
  * WHO IS NEXT. Of those that stand for election, that with the highest priority, and of these the
  * one that has waited longest. Behind them come those that only stand by (LK_STAND_BY), and behind
  * these those that are leaving (LK_STAND_LEAVING). A release reserves the place for the next one in
@@ -78,17 +83,19 @@ typedef struct lk_election lk_election;
 
 typedef struct lk_election_options {
 	size_t struct_size;
-	const void *value; /* what observers read while it leads: an address; copied */
-	size_t value_size; /* at most LK_ELECTION_VALUE_SIZE_MAX; LK_STRLEN: a C string */
-	int priority;      /* a higher one is elected first */
-	int standing;      /* LK_STAND_… */
-	int64_t margin_ms; /* LK_EVENT_AT_RISK comes this long before the end; 0: lease / 10 */
-	uint64_t tag;      /* returned in events about this candidate */
+	const void *value;   /* what observers read while it leads: an address; copied */
+	size_t value_size;   /* at most LK_ELECTION_VALUE_SIZE_MAX; LK_STRLEN: a C string */
+	int priority;        /* a higher one is elected first */
+	int standing;        /* LK_STAND_… */
+	int64_t margin_ms;   /* LK_EVENT_AT_RISK comes this long before the end; 0: lease / 10 */
+	uint64_t tag;        /* returned in events about this candidate */
+	int64_t progress_ms; /* renewal stops when the work has shown no progress for so long
+				(lk_election_progress()); 0: nobody looks after it */
 } lk_election_options;
 
 #define LK_ELECTION_OPTIONS_INIT                                                                   \
 	{                                                                                          \
-		sizeof(lk_election_options), NULL, 0, 0, LK_STAND_NORMAL, 0, 0                     \
+		sizeof(lk_election_options), NULL, 0, 0, LK_STAND_NORMAL, 0, 0, 0                  \
 	}
 
 /* Who leads. */
@@ -221,6 +228,13 @@ LK_API int lk_election_remaining_ms(lk_election *election, int64_t *remaining_ms
 /* Writes the term of the leadership. A memory read. Errors as lk_election_is_leading(). Since 0.1.
  */
 LK_API int lk_election_term(lk_election *election, uint64_t *term_out, lk_error *error);
+
+/*
+ * The work says that it goes on: the lease is renewed for another progress_ms. The begin counts as
+ * progress. Without that option it does nothing. A memory access. Errors as
+ * lk_election_is_leading(). Since 0.1.
+ */
+LK_API int lk_election_progress(lk_election *election, lk_error *error);
 
 /*
  * Asks the server who leads. Set `struct_size` first. Blocks for one round trip, at most for the

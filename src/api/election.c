@@ -39,6 +39,9 @@ static int options_check(const char *operation, lk_client *client, lk_election_o
 	int rc = LK__CHECK(operation, error, {LK__PRIORITY, options->priority},
 			   {LK__STANDING, options->standing});
 	if (rc == 0)
+		rc = lk__check_range(operation, "progress_ms", options->progress_ms, 0,
+				     LK_LEASE_MAX_MS, error);
+	if (rc == 0)
 		rc = lk__check_range(operation, "margin_ms", options->margin_ms, 0,
 				     client->config->watchdog_ms, error);
 	return rc < 0 ? rc : value_check(operation, options->value, &options->value_size, error);
@@ -67,7 +70,8 @@ static void election_fill(lk_election *election, lk_client *client,
 	election->stand.teller = &election->teller;
 	election->stand.priority = options->priority;
 	election->stand.standing = options->standing;
-	election->stand.progress_ns = LK__NEVER;
+	election->stand.progress_ms = options->progress_ms;
+	lk__stand_progress(&election->stand, lk__now_ns());
 	election->stand.value_size = options->value_size;
 	if (options->value_size)
 		memcpy(election->stand.value, options->value, options->value_size);
@@ -227,6 +231,23 @@ int lk_election_term(lk_election *election, uint64_t *term_out, lk_error *error)
 	if (rc == 0)
 		*term_out = leading.term;
 	return rc;
+}
+
+int lk_election_progress(lk_election *election, lk_error *error)
+{
+	struct leading leading;
+	int rc = election_leading(election, "lk_election_progress", &leading, error);
+	if (rc < 0)
+		return rc;
+	struct lk__entry *entry = election->entry;
+	pthread_mutex_lock(&entry->mutex);
+	int64_t now_ns = lk__now_ns();
+	bool stood_still = now_ns >= atomic_load(&election->stand.progress_ns);
+	lk__stand_progress(&election->stand, now_ns);
+	if (stood_still && entry->hold && !entry->hold->lost)
+		lk__watch_hold(entry, now_ns);
+	pthread_mutex_unlock(&entry->mutex);
+	return 0;
 }
 
 /* ---- standing ---- */

@@ -19,6 +19,7 @@
 #include "lock/entry_table.h"
 #include "lock/notice.h"
 #include "lock/tracked.h"
+#include "sync/recipes.h"
 #include "sync/trace.h"
 
 /* ---- what follows from a change ---- */
@@ -229,10 +230,17 @@ static bool hold_is_too_long(const struct lk__hold *hold, int64_t now_ns)
 	return max_hold_ms && now_ns >= lk__after_ms(hold->granted_ns, max_hold_ms);
 }
 
+/* Tells whether the work that it is for shows no progress. */
+static bool hold_is_idle(const struct lk__hold *hold, int64_t now_ns)
+{
+	const struct lk__stand *stand = hold->entry->target.stand;
+	return stand && now_ns >= atomic_load(&stand->progress_ns);
+}
+
 bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
 {
 	bool wanted = hold->watched || hold->wanted_until_ns > hold->own_until_ns;
-	bool too_long = hold_is_too_long(hold, now_ns);
+	bool too_long = hold_is_too_long(hold, now_ns) || hold_is_idle(hold, now_ns);
 	bool open = atomic_load(&hold->entry->client->state) == LK__CLIENT_OPEN;
 	return wanted && !too_long && !hold->abandoned && open;
 }
@@ -388,6 +396,8 @@ static const char *unrenewed(const struct lk__hold *hold, int64_t now_ns)
 		return "the client is closed";
 	if (hold_is_too_long(hold, now_ns))
 		return "max_hold_ms is over";
+	if (hold_is_idle(hold, now_ns))
+		return "its work shows no progress";
 	return "its lease was named, and nobody has extended it";
 }
 

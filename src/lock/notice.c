@@ -139,6 +139,7 @@ void lk__notices_elected(const struct lk__entry *entry)
 	lk_client *client = entry->client;
 	if (!teller || !hold)
 		return;
+	lk__stand_progress(entry->target.stand, lk__now_ns());
 	pthread_mutex_lock(&client->notices.mutex);
 	teller_begin(client, teller);
 	teller->number = hold->number;

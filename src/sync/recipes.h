@@ -142,9 +142,13 @@ struct lk__stand {
 	int standing;                /* LK_STAND_… */
 	char host[LK_NODE_SIZE];     /* without a space */
 	_Atomic int64_t progress_ns; /* its lease is renewed until then; LK__NEVER */
+	int64_t progress_ms;         /* so long after each sign of progress; 0: for ever */
 	size_t value_size;
 	char value[LK_ELECTION_VALUE_SIZE_MAX];
 };
+
+/* Its work goes on. */
+void lk__stand_progress(struct lk__stand *stand, int64_t now_ns);
 
 /* Hands the leadership of a field to another that waits: 1 done, 0 it does not wait, nil the field
  * does not lead. */

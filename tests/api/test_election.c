@@ -455,6 +455,49 @@ static void test_a_leader_is_asked(void **state)
 	forget();
 }
 
+static lk_event told_in_time(lk_client *client, int type, int64_t limit_ms)
+{
+	lk_event event = LK_EVENT_INIT;
+	check_int(next_event(client, &event, limit_ms), ==, type);
+	return event;
+}
+
+/* Whose work hangs loses its place, and is told why; whose work goes on keeps it. */
+static void test_a_leader_without_progress_is_followed(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("watchdog_ms=400"), *other = open_client();
+	lk_election *first = NULL, *second = new_election(other, "b", 2, LK_STAND_NORMAL);
+	lk_election_options options = LK_ELECTION_OPTIONS_INIT;
+	options.progress_ms = 150;
+	expect(0, lk_election_new(&first, client, "web", LK_STRLEN, &options, &err));
+	expect(LK_ENOTOWNER, lk_election_progress(first, &err));
+	expect(0, lk_election_campaign(first, -1, NULL, NULL, &err));
+	told(client, LK_EVENT_LEADING);
+	expect(0, lk_election_join(second, &err));
+	for (int i = 0; i < 60; i++) { /* three leases */
+		sleep_ms(20);
+		expect(0, lk_election_progress(first, &err));
+	}
+	told_nothing(other);
+	lk_event event = told(client, LK_EVENT_AT_RISK);
+	check(strstr(event.reason, "progress") != NULL);
+	expect(0, lk_election_progress(first, &err)); /* in time */
+	sleep_ms(100);
+	check_int(lk_election_is_leading(first, &err), ==, 1);
+	told(client, LK_EVENT_AT_RISK);
+	event = told(client, LK_EVENT_STOP);
+	check(strstr(event.reason, "progress") != NULL);
+	expect(LK_ELOST, lk_election_progress(first, &err));
+	check_int(lk_election_is_leading(second, &err), ==, 0); /* not before STOP */
+	told_in_time(other, LK_EVENT_LEADING, 400);
+	lk_election_free(first);
+	lk_election_free(second);
+	drop_client(client);
+	drop_client(other);
+	forget();
+}
+
 static void test_a_threadless_client_is_refused(void **state)
 {
 	(void)state;
@@ -485,6 +528,7 @@ int main(void)
 		api_test(test_a_key_of_another_kind_is_refused),
 		api_test(test_arguments),
 		api_test(test_a_leader_is_asked),
+		api_test(test_a_leader_without_progress_is_followed),
 		api_test(test_a_threadless_client_is_refused),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

@@ -128,6 +128,7 @@ static void run_election(struct script *script)
 	attempt(0, lk_election_remaining_ms(script->election, &left_ms, &err));
 	attempt(0, lk_election_term(script->election, &term, &err));
 	attempt(0, lk_election_proclaim(script->election, "value", 5, &err));
+	attempt(0, lk_election_progress(script->election, &err));
 	attempt(0, lk_election_leader(script->election, &leader, &err));
 	attempt(1, lk_election_observe(script->election, 0, NULL, &leader, &err));
 	attempt(LK_EBUSY, lk_election_transfer(script->election, "nobody:1", &err));

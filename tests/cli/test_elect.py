@@ -101,6 +101,26 @@ def test_a_killed_leader_is_followed(cli, folder):
     second.wait(LIMIT)
 
 
+def test_a_wedged_command_loses_its_place(cli, folder):
+    """It touches its file for three leases, hangs, and is ended before the next one leads."""
+    beat = folder / "beat"
+    line = ('trap "date +%s%N > $0.end; exit" TERM; echo $LOCKKEEPER_TERM >> $0; '
+            f'for i in $(seq 30); do touch {beat}; sleep 0.1; done; echo hangs > $0.hangs; '
+            'while :; do sleep 0.05; done')
+    first = elect(cli, folder / "a", "-l", "1", "--once", "--progress-file", str(beat),
+                  "--progress-within", "0.5", line=line)
+    until(lambda: terms(folder / "a"), LIMIT, "it leads")
+    second = elect(cli, folder / "b", "-l", "1")
+    until((folder / "a.hangs").exists, LIMIT, "it hangs")
+    assert not terms(folder / "b"), "progress keeps it"
+    until(lambda: terms(folder / "b"), LIMIT, "the next one leads")
+    assert int((folder / "a.end").read_text()) // 1000 < terms(folder / "b")[0]
+    assert first.wait(LIMIT) == 123
+    assert "its work shows no progress" in first.stderr.read()
+    second.send_signal(signal.SIGTERM)
+    second.wait(LIMIT)
+
+
 def test_transfer_and_resign_by_hand(cli, folder):
     ready = folder / "ready"
     first = elect(cli, folder / "a", "--value", "a", "--ready-file", str(ready))
@@ -137,6 +157,7 @@ def test_a_watch_tells_of_vacancy(cli, folder):
 
 @pytest.mark.parametrize("args", [["--priority", "1001", "web", "true"], ["--json", "web", "true"],
                                   ["--candidates"], ["--candidates", "web", "true"], ["web"],
+                                  ["--progress-within", "1", "web", "true"],
                                   ["--value", "x" * 1025, "web", "true"]])
 def test_wrong_use(cli, args):
     result = cli("elect", *args)

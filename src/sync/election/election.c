@@ -4,11 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
 #include "sync/script.h"
 
 #define KEPT_PART 10 /* of a lease, for which the server keeps the place behind it */
+
+void lk__stand_progress(struct lk__stand *stand, int64_t now_ns)
+{
+	atomic_store(&stand->progress_ns,
+		     stand->progress_ms ? lk__after_ms(now_ns, stand->progress_ms) : LK__NEVER);
+}
 
 static int64_t kept_ms(int64_t lease_ms)
 {
