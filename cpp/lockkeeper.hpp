@@ -287,7 +287,8 @@ class client
 /* ---- what a wait may be told ---- */
 
 struct options {
-	std::chrono::milliseconds lease{0};    /* 0: the watchdog renews; else it ends with this */
+	std::chrono::milliseconds lease{0};    /* 0: the watchdog renews; else it ends with this, */
+	bool renew = false;                    /* unless the watchdog renews this one, too */
 	std::chrono::milliseconds max_hold{0}; /* 0: no limit; else renewal stops then */
 	std::chrono::milliseconds margin{0};   /* LK_EVENT_AT_RISK comes so long before the end */
 	lk_cancel *cancel = nullptr;
@@ -298,6 +299,7 @@ struct options {
 		lk_acquire_options made{};
 		made.struct_size = sizeof(made);
 		made.lease_ms = lease.count();
+		made.renew = renew;
 		made.max_hold_ms = max_hold.count();
 		made.margin_ms = margin.count();
 		made.owner = owner;

@@ -28,7 +28,9 @@
  *
  * LEASE AND WATCHDOG. Without a lease in the options, the lease is watchdog_ms (30 s), and the
  * watchdog renews it every third of that time while the process lives. A lease named in the options
- * is not renewed: the lock ends with it.
+ * is not renewed, and the lock ends with it; with `renew` the watchdog renews that one instead, so
+ * that a lock may be free sooner after a crash, or outlast a longer failover, than the others of
+ * its client.
  *
  * LOSS. The library checks each hold on the server every third of its lease, or every third of
  * watchdog_ms (10 s) if that is shorter. If the server no longer has the hold (a forced release,
@@ -124,11 +126,12 @@ typedef struct lk_acquire_options {
 	uint64_t tag;        /* returned in events about this hold */
 	const char *note;    /* NULL, or why the lock is held, copied: see NOTES above */
 	int hears_asks;      /* 1: the owner is told when somebody asks for the lock: see ASKING */
+	int renew;           /* 1: the watchdog renews lease_ms, too; 0: only its own lease */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, NULL, 0                        \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, NULL, 0, 0                     \
 	}
 
 typedef struct lk_release_options {

@@ -191,7 +191,7 @@ class Hold(HoldBase):
 
     def __init__(self, lock: Lock, wait: float | None, lease: float | None,
                  max_hold: float | None, margin: float | None, owner: str | None,
-                 on_lost: Callable[[Notice], object] | None) -> None:
+                 on_lost: Callable[[Notice], object] | None, renew: bool) -> None:
         super().__init__(lock.client, wait, on_lost)
         self._lock = lock
         self._shared = owner is not None
@@ -208,6 +208,7 @@ class Hold(HoldBase):
             options.max_hold_ms = lease_ms(max_hold)
         if margin is not None:
             options.margin_ms = lease_ms(margin)
+        options.renew = renew
 
     def _count(self, lock: Any) -> int:
         return lib.lk_lock_hold_count(lock, self._owner, ffi.NULL)
@@ -338,17 +339,18 @@ class Lock(Handle):
     def hold(self, wait: float | None = None, *, lease: float | None = None,
              max_hold: float | None = None, margin: float | None = None,
              owner: str | None = None,
-             on_lost: Callable[[Notice], object] | None = None) -> Hold:
+             on_lost: Callable[[Notice], object] | None = None, renew: bool = False) -> Hold:
         """A hold for `with` or `async with`, which acquires the lock.
 
         wait      seconds until Busy is raised; 0 tries once, None waits without a limit
         lease     seconds after which the lock ends; None: the client's, renewed while held
+        renew     the lease is renewed while held, as the client's is
         max_hold  seconds after which renewals stop
         margin    seconds before the end at which there is a notice that it is at risk
         owner     a name of your own: holds of the same owner re-enter
         on_lost   called with the notice of a loss, on the thread that reads notices
         """
-        return Hold(self, wait, lease, max_hold, margin, owner, on_lost)
+        return Hold(self, wait, lease, max_hold, margin, owner, on_lost, renew)
 
     def acquire(self, wait: float | None = None, **options: Any) -> Hold:
         """The same without a block: release the hold, or let go of it."""

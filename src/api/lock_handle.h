@@ -57,6 +57,7 @@ static inline struct lk__want lk__want_of(const lk_acquire_options *options, int
 				 .max_hold_ms = options->max_hold_ms,
 				 .margin_ms = options->margin_ms,
 				 .tag = options->tag,
+				 .renews = options->renew,
 				 .hears = options->hears_asks,
 				 .note = options->note && *options->note ? options->note : NULL,
 				 .wait_ms = wait_ms,

@@ -563,7 +563,6 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 		((struct lk__hold_extra *)(hold + 1))->fence = entry->grant.fence;
 	lk__note_begin(entry->client, lk__hold_extra(hold)->note, hold->number);
 	hold->granted_ns = now_ns;
-	hold->watched = hold->lease_ms == 0;
 	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
 	hold->wanted_until_ns = 0;
 	hold->lost = hold->warned = false;

@@ -219,7 +219,7 @@ int64_t lk__hold_margin_ns(const struct lk__hold *hold)
 {
 	int64_t margin_ms = lk__hold_extra(hold)->margin_ms;
 	if (!margin_ms)
-		margin_ms = lk__entry_lease_ms(hold->entry, hold) / 10;
+		margin_ms = hold->entry->grant.lease_ms / 10;
 	return margin_ms * LK__MS;
 }
 
@@ -245,16 +245,11 @@ bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
 	return wanted && !too_long && !hold->abandoned && open;
 }
 
-int64_t lk__renewal_lease_ms(const struct lk__hold *hold)
-{
-	return hold->watched ? hold->entry->client->config->watchdog_ms : hold->lease_ms;
-}
-
 /* A third of the lease after it was last confirmed; at once when more is wanted. */
 static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
 {
 	const struct lk__entry *entry = hold->entry;
-	int64_t lease_ns = lk__renewal_lease_ms(hold) * LK__MS;
+	int64_t lease_ns = lk__entry_lease_ms(entry, hold) * LK__MS;
 	if (hold->wanted_until_ns > hold->own_until_ns)
 		return now_ns;
 	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
@@ -461,11 +456,31 @@ struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__rec
 	struct lk__hold *hold = lk__hold_new(thread, &want->owner, has_extra ? &extra : NULL);
 	if (hold) {
 		hold->lease_ms = want->lease_ms;
+		hold->watched = !want->lease_ms || want->renews;
 		return hold;
 	}
 	free(extra.note);
 	free(extra.ear);
 	return NULL;
+}
+
+/* Lets a hold last as long as a re-entry asks for: the watchdog sees to it, at once. */
+static void hold_lengthen(struct lk__hold *hold, const struct lk__want *want, int64_t now_ns)
+{
+	struct lk__entry *entry = hold->entry;
+	int64_t watchdog_ms = entry->client->config->watchdog_ms;
+	int64_t lease_ms = want->lease_ms ? want->lease_ms : watchdog_ms;
+	bool renews = !want->lease_ms || want->renews;
+	if (hold->watched && (!renews || lease_ms <= lk__entry_lease_ms(entry, hold)))
+		return;
+	if (!renews && lk__after_ms(now_ns, lease_ms) <= hold->own_until_ns)
+		return;
+	if (renews) {
+		hold->watched = true;
+		hold->lease_ms = want->lease_ms;
+	}
+	hold->wanted_until_ns = renews ? now_ns : lk__after_ms(now_ns, lease_ms);
+	lk__watch_at(entry, now_ns);
 }
 
 int lk__hold_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error)
@@ -487,13 +502,7 @@ int lk__hold_reenter(struct lk__entry *entry, const struct lk__want *want, lk_er
 	hold->count++;
 	if (want->grant_out)
 		*want->grant_out = entry->grant;
-	if (!hold->watched &&
-	    (!want->lease_ms || lk__after_ms(now_ns, want->lease_ms) > hold->own_until_ns)) {
-		/* The hold is to last longer: the watchdog sees to it, at once. */
-		hold->watched = !want->lease_ms;
-		hold->wanted_until_ns = lk__after_ms(now_ns, want->lease_ms);
-		lk__watch_at(entry, now_ns);
-	}
+	hold_lengthen(hold, want, now_ns);
 	lk__entry_count(entry, reentries, 1);
 	return 1;
 }

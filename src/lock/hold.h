@@ -49,9 +49,8 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns);
 /* How long before the end of the hold its owner is warned. */
 int64_t lk__hold_margin_ns(const struct lk__hold *hold);
 
-/* Tells whether the watchdog renews it, and the lease that it asks for then. */
+/* Tells whether the watchdog renews it. */
 bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns);
-int64_t lk__renewal_lease_ms(const struct lk__hold *hold);
 
 /* When to ask the server next, for more time or whether it still has it. */
 int64_t lk__question_due_ns(const struct lk__hold *hold, int64_t now_ns);
@@ -91,6 +90,7 @@ struct lk__want {
 	struct lk__settings settings;
 	uint64_t tag;
 	bool no_loss;     /* its end is meant: see struct lk__hold_extra */
+	bool renews;      /* a named lease, too, is renewed */
 	bool hears;       /* of requests to give the lock up */
 	const char *note; /* why it is held; NULL: nothing is said */
 	lk_cancel *cancel;

@@ -97,7 +97,7 @@ void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_
 		lk__entry_free_spares(entry);
 		lk__watch_hold(entry, now_ns);
 	} else {
-		int64_t lease_ns = lk__entry_lease_ms(entry, entry->hold) * LK__MS;
+		int64_t lease_ns = entry->grant.lease_ms * LK__MS;
 		if (sent_ns && renewed->lease_ms > JUST_LOOK_MS) {
 			lk__compensation_reserve(entry); /* without it, close tells of it */
 			lk__entry_note_unanswered(entry, renewed->lease_ms);
@@ -212,7 +212,7 @@ static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
 	renewed->number = entry->grant.number;
 	renewed->node = (*batch)->node;
 	renewed->epoch = atomic_load(&renewed->node->epoch);
-	renewed->lease_ms = lk__hold_is_renewed(hold, now_ns) ? lk__renewal_lease_ms(hold)
+	renewed->lease_ms = lk__hold_is_renewed(hold, now_ns) ? lk__entry_lease_ms(entry, hold)
 							      : JUST_LOOK_MS;
 	renewed->wanted_until_ns = hold->wanted_until_ns;
 	if (hold->wanted_until_ns > hold->own_until_ns)

@@ -60,6 +60,49 @@ static void test_a_lease_is_not_renewed(void **state)
 	close_client(client);
 }
 
+static void test_a_lease_of_ones_own_is_renewed_too(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(60000);
+	lk_lock *lock = new_lock(client, "own");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_event event = LK_EVENT_INIT;
+	options.lease_ms = slow_ms(300);
+	options.renew = 1;
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
+	wait_until(stats_of(client).renewals >= 5, slow_ms(5000));
+	check_int(redis_integer(&server, "PTTL own"), <=, slow_ms(300));
+	check_int(remaining(lock, NULL), >, 0);
+	check_int(next_event(client, &event, 0), ==, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
+/* A hold that was to end by itself is renewed from then on, and with the longest that is wanted. */
+static void test_a_reentry_that_is_renewed(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(60000);
+	lk_lock *lock = new_lock(client, "again");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	options.lease_ms = slow_ms(1000);
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
+	options.renew = 1;
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
+	wait_until(stats_of(client).renewals >= 4, slow_ms(5000));
+	check_int(redis_integer(&server, "PTTL again"), <=, slow_ms(1000));
+	options.lease_ms = slow_ms(20000);
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
+	wait_until(remaining(lock, NULL) > slow_ms(1000), 5000);
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
+	wait_until(remaining(lock, NULL) > slow_ms(20000), 5000);
+	for (int holds = 4; holds > 0; holds--)
+		expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 /* The watchdog stays while any hold relies on it, and no longer. */
 static void test_watchdog_within_a_lease(void **state)
 {
@@ -541,6 +584,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_kept_beyond_its_lease_and_not_after_release),
 		api_test(test_a_lease_is_not_renewed),
+		api_test(test_a_lease_of_ones_own_is_renewed_too),
+		api_test(test_a_reentry_that_is_renewed),
 		api_test(test_watchdog_within_a_lease),
 		api_test(test_max_hold_ends_the_renewal),
 		api_test(test_at_risk_then_lost_when_the_server_hangs),

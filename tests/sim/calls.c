@@ -166,6 +166,12 @@ int64_t sim_lease_ms(int64_t most_ms)
 	return sim_is_calm() ? SIM_CALM_LEASE_MS : sim_between(100, most_ms);
 }
 
+void sim_draw_lease(lk_acquire_options *options, int64_t most_ms)
+{
+	options->lease_ms = sim_lease_ms(most_ms);
+	options->renew = options->lease_ms && sim_chance(300);
+}
+
 void sim_extend_hold(const struct sim_caller *caller, lk_lock *lock, int64_t most_ms,
 		     const int *expected, size_t count)
 {

@@ -40,6 +40,8 @@ int sim_extend(const struct sim_caller *caller, lk_lock *lock, int64_t lease_ms,
 /* A lease to ask for: the watchdog's (0), or one of up to so long; in a world without troubles, one
  * that is longer than what a worker does with it. */
 int64_t sim_lease_ms(int64_t most_ms);
+/* One of an acquire, which the watchdog may renew. */
+void sim_draw_lease(lk_acquire_options *options, int64_t most_ms);
 
 /* Extends by such a lease, and judges: no longer than to the end of what it had, for then that is
  * over; one of the codes, and in a world without troubles the first. */

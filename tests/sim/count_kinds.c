@@ -205,7 +205,7 @@ static void take_ids(struct sim_worker *worker)
 	lk_permit ids[SIM_PERMITS];
 	lk_error error = {.code = 0};
 	struct sim_call call = sim_call("acquire");
-	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
+	sim_draw_lease(&options, SIM_LEASE_MOST_MS);
 	int rc = sim_permits_acquire(&worker->caller, worker->permit_semaphore, count, ids, wait_ms,
 				     &options, &error);
 	sim_note("worker %d: acquire of %lld within %lld: %s", worker->number, (long long)count,

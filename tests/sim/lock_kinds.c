@@ -397,7 +397,7 @@ static bool go_on_reading(struct sim_worker *worker)
 	lk_error error = {.code = 0};
 	int64_t begun_ns = sim_now_ns();
 	options.tag = worker->tag + 16;
-	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
+	sim_draw_lease(&options, SIM_LEASE_MOST_MS);
 	worker->caller.sure = true;
 	int rc = sim_acquire(&worker->caller, worker->reading, 300, worker->caller.named, &options,
 			     &error);
@@ -432,7 +432,7 @@ static int acquire(struct sim_worker *worker, lk_lock *lock)
 	int64_t wait_ms = draw_wait_ms();
 	worker->tag += 16;
 	options.tag = worker->tag;
-	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
+	sim_draw_lease(&options, SIM_LEASE_MOST_MS);
 	int rc = sim_acquire(&worker->caller, lock, wait_ms, queued, &options, &error);
 	sim_note("worker %d: acquire to %s%s within %lld: %s", worker->number,
 		 lock == worker->reading ? "read" : "write", queued ? " asynchronously" : "",

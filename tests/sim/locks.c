@@ -183,7 +183,7 @@ static void round_of(struct worker *worker, lk_lock *lock)
 	if (crowd)
 		wait_ms = sim_chance(500) ? sim_between(1, 8) : 1500;
 	/* In a calm world what is held lasts: longer than the steps of work(). */
-	options.lease_ms = sim_lease_ms(SIM_LEASE_MOST_MS);
+	sim_draw_lease(&options, SIM_LEASE_MOST_MS);
 	bool resumed = sim_chance(400);
 	waiting++;
 	int rc = sim_acquire(&worker->caller, lock, wait_ms, resumed, &options, &error);

@@ -250,7 +250,7 @@ static void round_of(struct worker *worker, const struct wanted *wanted)
 	/* A try on its way gets a tenth more; then what it has is given back. */
 	int64_t wait_ms = sim_chance(300) ? 0 : sim_between(1, 1500);
 	bool queued = sim_chance(400);
-	options.lease_ms = sim_lease_ms(LEASE_MOST_MS);
+	sim_draw_lease(&options, LEASE_MOST_MS);
 	waiting++;
 	int rc = sim_acquire(&worker->caller, wanted->lock, wait_ms, queued, &options, &error);
 	waiting--;

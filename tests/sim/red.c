@@ -297,7 +297,7 @@ static void round_of(struct worker *worker, lk_lock *lock, const char *key)
 	struct sim_call call = sim_call("acquire");
 	int64_t wait_ms = sim_chance(300) ? 0 : sim_between(1, 1500);
 	bool queued = sim_chance(400), common = key != worker->own;
-	options.lease_ms = sim_lease_ms(lease_most_ms);
+	sim_draw_lease(&options, lease_most_ms);
 	options.tag = common ? (uint64_t)worker->number + 1 : 0;
 	read_notices(worker->process); /* of what it had before */
 	waiting += common;
