@@ -303,6 +303,7 @@ struct lk__entry {
 	bool contended : 1;  /* at our last try or release another process held it, or listened */
 	bool deaf : 1;       /* it may not listen: its waiters look again from time to time */
 	bool renewing : 1;   /* a renewal is in flight */
+	bool verifying : 1;  /* it was in doubt when that left */
 	bool counted : 1;    /* among the client's holds that are tracked */
 	bool downgraded : 1; /* its grant's number was given to the other side, once */
 	_Atomic bool doubt;  /* a message came that nobody of us sent */

@@ -455,7 +455,7 @@ static enum lk__pass release_pass(const struct lk__releasing *releasing, int64_t
 		.valid_until_ns = entry->grant.valid_until_ns,
 		.lease_ms = entry->grant.lease_ms,
 		.waiting = next != NULL,
-		.doubt = lk__entry_in_doubt(entry),
+		.doubt = entry->verifying || lk__entry_in_doubt(entry),
 		.needs_server = named,
 	};
 	bool wire = releasing->keep_ms || (entry->target.recipe->flags & LK__NO_TERMS);

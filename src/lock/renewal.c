@@ -83,7 +83,9 @@ void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_
 	struct lk__entry *entry = renewed->entry;
 	int64_t now_ns = lk__now_ns();
 	bool current = entry->hold && entry->grant.number == renewed->number;
-	entry->renewing = false;
+	if (answer < 0 && entry->verifying)
+		atomic_store(&entry->doubt, true);
+	entry->renewing = entry->verifying = false;
 	if (answer == 1)
 		lk__entry_release_unheld(entry, renewed->number);
 	if (!current) {
@@ -222,7 +224,7 @@ static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
 	lk__probe4(renew__start, entry->name, entry->client->id, entry->grant.number,
 		   lk__hold_deadline(hold) - now_ns);
 	entry->renewing = true;
-	atomic_store(&entry->doubt, false);
+	entry->verifying = atomic_exchange(&entry->doubt, false);
 	lk__entry_ref(entry);
 }
 
