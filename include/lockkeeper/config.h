@@ -38,8 +38,10 @@
  * answered; the client keeps it until the same replicas have it too, and repeats it, at whichever
  * server is the master then, as long as its lease lasts. lk_client_close() waits for that, and says
  * LK_EMAYBEHELD if it is not so within the command limit. A process that dies before leaves the
- * lock to its lease. A call that frees what another has, or several permits, or that deletes a
- * count, cannot be repeated: it returns when the replicas have it, else with LK_ENOTDURABLE.
+ * lock to its lease; so does a close behind a grant that was given back because too few had it,
+ * once the master has released it. For a count, which has no lease, it waits for the replicas. A
+ * call that frees what another has, or several permits, or that deletes a count, cannot be
+ * repeated: it returns when the replicas have it, else with LK_ENOTDURABLE.
  *
  * A replica that does not answer counts for a while, and no lock is granted in that time. With
  * sentinels it counts until they call it down, or have not heard of it for 2.5 s; if it is listed,

@@ -21,6 +21,12 @@
 
 /* ---- one ---- */
 
+/* A close waits for no more where a lease ends what a failover may bring back. */
+static bool is_left_to_lease(const struct lk__compensation *compensation)
+{
+	return compensation->told && compensation->entry->target.recipe->sharing != LK__NO_HOLD;
+}
+
 static void compensation_list(struct lk__compensation *compensation)
 {
 	lk_client *client = compensation->entry->client;
@@ -402,8 +408,8 @@ static struct lk__compensation *compensation_due(lk_client *client, int64_t now_
 	pthread_mutex_lock(&client->mutex);
 	DL_FOREACH(client->compensations, compensation)
 	{
-		if (compensation->told && !open)
-			continue; /* close waits for no more */
+		if (is_left_to_lease(compensation) && !open)
+			continue;
 		if (compensation->at_ns <= now_ns && left > 0) {
 			left--;
 			compensation->at_ns = LK__NEVER;
@@ -442,7 +448,7 @@ bool lk__compensation_pending(lk_client *client, const struct lk__node *node)
 	bool pending = false;
 	pthread_mutex_lock(&client->mutex);
 	DL_FOREACH(client->compensations, compensation)
-	pending |= !compensation->told && (!node || compensation->node == node);
+	pending |= !is_left_to_lease(compensation) && (!node || compensation->node == node);
 	pthread_mutex_unlock(&client->mutex);
 	return pending;
 }
