@@ -175,10 +175,12 @@ static void check_ids(const struct sim_worker *worker)
 	int64_t begun_ns, out;
 	if (!sim_is_promised())
 		return;
+	sim_stage.counting++;
 	do {
 		begun_ns = sim_now_ns();
 		out = count_ids();
 	} while (sim_now_ns() > begun_ns + SIM_MS);
+	sim_stage.counting--;
 	if (out > SIM_PERMITS)
 		sim_fail("%lld permits are out, of %d", (long long)out, SIM_PERMITS);
 	for (int i = 0; i < SIM_WORKERS; i++)

@@ -75,9 +75,11 @@ struct sim_stage {
 	int64_t broken_ns; /* when the last has ended */
 	bool unjudged;     /* one may still run, at any time */
 	int64_t kept_until_ns;
-	uint64_t newest; /* token that a holder was told */
-	int64_t unsure;  /* permits of which nobody knows, that a close took along, or a release */
-	bool set;        /* the latches */
+	int64_t left_until_ns; /* what a release keeps is there, whoever has been closed since */
+	int counting;          /* workers that look at the handles of all */
+	uint64_t newest;       /* token that a holder was told */
+	int64_t unsure; /* permits of which nobody knows, that a close took along, or a release */
+	bool set;       /* the latches */
 	int begun[SIM_ROUNDS], done[SIM_ROUNDS]; /* count-downs of each latch */
 };
 extern struct sim_stage sim_stage;

@@ -99,6 +99,8 @@ static bool worker_begin(struct sim_worker *worker)
 
 static void worker_end(struct sim_worker *worker)
 {
+	while (sim_stage.counting > 0)
+		sim_sleep(SIM_MS);
 	worker->writing = lk_lock_free(worker->writing);
 	worker->reading = lk_lock_free(worker->reading);
 	worker->semaphore = lk_semaphore_free(worker->semaphore);
@@ -259,6 +261,8 @@ static void *run_main(void *argument)
 	sim_server_close();
 	if (!sim_stage.calm || how == LK_CLOSE_ABANDON)
 		sim_sleep((SIM_CALM_LEASE_MS + sim_clocks_back_ms()) * SIM_MS);
+	if (sim_now_ns() < sim_stage.left_until_ns)
+		sim_sleep(sim_stage.left_until_ns - sim_now_ns());
 	sim_failovers_rest();
 	sim_stage.kind->check_left();
 	return NULL;

@@ -325,6 +325,8 @@ static void let_go(struct sim_worker *worker, lk_lock *lock, bool may_keep)
 	if (rc == 0 && keep_ms && !worker->broken && !worker->client->closing)
 		sim_stage.kept_until_ns = call.begun_ns +
 					  keep_ms * SIM_MS * (sim_had(SIM_CLOCKS) ? 99 : 100) / 100;
+	if (keep_ms)
+		sim_stage.left_until_ns = sim_now_ns() + KEEP_MOST_MS * SIM_MS;
 	sim_check_limit(&call, left_ms(&call, deadline_ns) + (keep_ms ? SIM_COMMAND_MS : 0));
 	sim_check_code("release", rc, expected, sim_stage.calm && !sim_stage.breaks ? 1 : 3,
 		       sim_stage.closes, &error);

@@ -38,7 +38,7 @@
 #define FREE_MS 1000       /* that nobody has a lock, at most, while it is waited for */
 #define GRANT_MS 1500      /* that a free lock takes once the troubles are over */
 #define LATE_MS 1000       /* after so long no command may run any more that takes something */
-#define GIVEN_BACK_MS 2000 /* after so long all is given back, once the troubles are over, */
+#define GIVEN_BACK_MS 2000 /* after so long all is given back to single servers, */
 #define FOUND_MS 3500      /* until clients ask a node again where nobody was */
 #define LONG_LEASE_MS 4000 /* though its lease is longer, where no server forgets */
 
@@ -380,7 +380,7 @@ static void check_grants(void)
 {
 	if (keeps)
 		sim_sleep(KEEP_MOST_MS * SIM_MS);
-	if (lease_most_ms == LONG_LEASE_MS) {
+	if (lease_most_ms == LONG_LEASE_MS && !sim_is_mixed()) {
 		sim_sleep(GIVEN_BACK_MS * SIM_MS);
 		check_left("the troubles are over");
 	}
