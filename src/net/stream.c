@@ -8,6 +8,7 @@
  *                └──────────────┘  └ FULL (unix: the backlog)
  */
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,6 @@
 #include "conf/config.h"
 #include "conf/url.h"
 #include "net/errand.h"
-#include "net/resolve.h"
 #include "net/stream.h"
 
 #define ADDRESSES_MAX 16
@@ -111,7 +111,7 @@ struct lk__opening {
 	enum opening_state state;
 	int64_t deadline_ns;
 	struct lk__readiness readiness; /* what the state waits for */
-	struct lk__lookup *lookup;
+	struct lookup *lookup;
 	struct addrinfo *addresses;
 	const struct addrinfo *at; /* the address that is tried, or the next */
 	int left;                  /* addresses to try, this one included */
@@ -172,6 +172,64 @@ static int opening_goes_on(struct lk__opening *opening, enum opening_state state
 
 /* ---- names ---- */
 
+#define PORT_SIZE 8
+
+/* getaddrinfo() can be neither limited nor interrupted, so a name is looked up by an errand, which
+ * outlives a caller that gives up by at most the resolver's own limit. */
+struct lookup {
+	struct lk__errand errand; /* first */
+	int failed;               /* EAI_… */
+	int system_errno;
+	struct addrinfo *addresses;
+	char port[PORT_SIZE];
+	char host[];
+};
+
+static void lookup_free(struct lk__errand *errand)
+{
+	struct lookup *lookup = (struct lookup *)errand;
+	if (lookup->addresses)
+		lk__look_up_free(lookup->addresses);
+	free(lookup);
+}
+
+static void lookup_run(struct lk__errand *errand)
+{
+	struct lookup *lookup = (struct lookup *)errand;
+	lookup->failed = lk__look_up(&lookup->addresses, lookup->host, lookup->port, 0);
+	lookup->system_errno = errno;
+}
+
+static void print_port(char port_out[PORT_SIZE], int port)
+{
+	snprintf(port_out, PORT_SIZE, "%d", port & 0xffff);
+}
+
+/* 0 or an errno. */
+static int lookup_begin(struct lookup **lookup_out, const char *host, int port)
+{
+	struct lookup *lookup = calloc(1, sizeof(*lookup) + strlen(host) + 1);
+	if (!lookup)
+		return ENOMEM;
+	lookup->errand.run = lookup_run;
+	lookup->errand.free = lookup_free;
+	memcpy(lookup->host, host, strlen(host));
+	print_port(lookup->port, port);
+	int failed = lk__errand_begin(&lookup->errand, true);
+	if (failed == 0)
+		*lookup_out = lookup;
+	return failed;
+}
+
+/* Finds the address that `host` is: 0; EAI_NONAME: it is a name; another EAI_… code; or EAI_SYSTEM
+ * with errno. */
+static int resolve_address(struct addrinfo **addresses_out, const char *host, int port)
+{
+	char digits[PORT_SIZE];
+	print_port(digits, port);
+	return lk__look_up(addresses_out, host, digits, AI_NUMERICHOST);
+}
+
 static int name_resolved(struct lk__opening *opening, int failed)
 {
 	if (failed == EAI_SYSTEM)
@@ -198,31 +256,33 @@ static int name_ask(struct lk__opening *opening)
 	address[sizeof(address) - 1] = '\0';
 	if (rc != 0)
 		return name_resolved(opening, EAI_NONAME);
-	return name_resolved(opening,
-			     lk__resolve_address(&opening->addresses, address, opening->port));
+	return name_resolved(opening, resolve_address(&opening->addresses, address, opening->port));
 }
 
 static int name_begin(struct lk__opening *opening)
 {
 	const struct lk_config *config = opening->config;
-	int failed = lk__resolve_address(&opening->addresses, opening->host, opening->port);
+	int failed = resolve_address(&opening->addresses, opening->host, opening->port);
 	if (failed != EAI_NONAME)
 		return name_resolved(opening, failed);
 	if (config->threadless)
 		return name_ask(opening);
-	failed = lk__lookup_begin(&opening->lookup, opening->host, opening->port);
+	failed = lookup_begin(&opening->lookup, opening->host, opening->port);
 	if (failed)
 		return fail_errand(opening, failed);
-	return opening_waits(opening, OPENING_NAME, lk__lookup_fd(opening->lookup), POLLIN,
+	return opening_waits(opening, OPENING_NAME, opening->lookup->errand.fd, POLLIN,
 			     opening->deadline_ns);
 }
 
 static int name_look(struct lk__opening *opening)
 {
-	if (lk__lookup_done(opening->lookup))
-		return name_resolved(opening,
-				     lk__lookup_take(opening->lookup, &opening->addresses));
-	return lk__now_ns() < opening->deadline_ns ? 0 : fail_connect(opening, -ETIMEDOUT);
+	struct lookup *lookup = opening->lookup;
+	if (!lk__errand_is_done(&lookup->errand))
+		return lk__now_ns() < opening->deadline_ns ? 0 : fail_connect(opening, -ETIMEDOUT);
+	opening->addresses = lookup->addresses;
+	lookup->addresses = NULL;
+	errno = lookup->system_errno;
+	return name_resolved(opening, lookup->failed);
 }
 
 /* ---- addresses ---- */
@@ -469,7 +529,7 @@ void lk__opening_free(struct lk__opening *opening)
 {
 	if (!opening)
 		return;
-	lk__lookup_leave(opening->lookup);
+	lk__errand_leave((struct lk__errand *)opening->lookup);
 	if (lk__opening_asks(opening))
 		lk__errand_end(&opening->readying->errand);
 	else

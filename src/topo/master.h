@@ -44,9 +44,6 @@ int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *
 /* The finder of the node, whose reference is the caller's. */
 struct lk__finder *lk__master_finder(struct lk__master *master);
 
-/* See lk__scout_turn(). */
-int64_t lk__master_turn(struct lk__master *master, int set_fd);
-
 /* The node is not touched any more. */
 void lk__master_stop(struct lk__master *master);
 

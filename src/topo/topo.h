@@ -58,10 +58,6 @@ struct lk__topo {
 int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
 		 const struct lk__node_events *events, void *context, lk_error *error);
 
-/* One server. */
-int lk__topo_single_new(struct lk__topo **topo_out, const struct lk_config *config,
-			const struct lk__node_events *events, void *context, lk_error *error);
-
 /* A master and its replicas, listed; and a master that sentinels name. */
 int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *config,
 			  const struct lk__node_events *events, void *context, lk_error *error);

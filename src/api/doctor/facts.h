@@ -5,8 +5,8 @@
  *
  * Of a client's deployment, the servers that have locks are asked through the client. Their
  * replicas, of which one may have them next, are asked through clients of their own, and sentinels
- * over a connection of their own. examine.c knows whom to ask; ask.c, rights.c and sentinels.c
- * ask, read.c reads the answers, judge_*.c turn facts into findings.
+ * over a connection of their own. doctor.c knows whom to ask; ask.c, rights.c and sentinels.c ask,
+ * and judge.c turns facts into findings.
  */
 #ifndef LK__API_DOCTOR_FACTS_H
 #define LK__API_DOCTOR_FACTS_H
@@ -148,13 +148,6 @@ struct lk__places {
 
 /* Adds what is not there yet, as long as there is room. */
 void lk__places_add(struct lk__places *places, const char *name);
-
-/* Asks all. `name`: of a lock, without the prefix. A node that cannot be asked is not a failure.
- * LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED, with `examined` to be freed all the same. */
-int lk__examine(struct lk__examined *examined, lk_client *const *clients, size_t count,
-		const char *name, size_t name_size, lk_error *error);
-
-void lk__examined_free(struct lk__examined *examined);
 
 /* Asks the sentinel at `place` about the master of the client, and adds the replicas and the
  * sentinels that it knows. Its facts but for part and `of`. LK_ENOMEM, LK_ESYSTEM. */

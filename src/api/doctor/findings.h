@@ -62,19 +62,6 @@ bool lk__found(const struct lk__findings *findings, enum lk__found what);
 /* All findings about these nodes, the worst first. */
 void lk__judge(struct lk__findings *findings, const struct lk__examined *examined);
 
-/* Makes the findings about one server that has locks; about the slots of its cluster; about a
- * replica and a sentinel; about the replicas and sentinels of one that has locks, together; about a
- * quorum. */
-void lk__judge_node(const struct lk__case *it);
-void lk__judge_slots(const struct lk__case *it);
-void lk__judge_replica(const struct lk__case *it);
-void lk__judge_sentinel(const struct lk__case *it);
-void lk__judge_failover(const struct lk__case *own);
-void lk__judge_quorum(const struct lk__case *all);
-
-/* Tells whether it could not be asked because it does not answer. */
-bool lk__facts_silent(const struct lk__facts *node);
-
 /* How long a node of a quorum has no vote yet, because it may have forgotten locks. 0: it has. */
 int64_t lk__facts_voteless_s(const struct lk__facts *node);
 

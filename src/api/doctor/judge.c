@@ -1,17 +1,193 @@
 /* SPDX-License-Identifier: MIT */
-/* Servers beside one another: what becomes of the locks when a replica takes its master's place,
- * whether one does and how soon, and whether the nodes of a quorum are independent. */
+/*
+ * Turns facts into findings, without I/O.
+ *
+ * One server by itself: can it be reached, can locks be taken on it, what its memory, its disk and
+ * its replicas leave of them, how it treats connections, and what the user may do there. Most of
+ * that is a row of rules.def.
+ *
+ * Servers beside one another: what becomes of the locks when a replica takes its master's place,
+ * whether one does and how soon, and whether the nodes of a quorum are independent.
+ */
+#include <lockkeeper/red_lock.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <lockkeeper/red_lock.h>
-
 #include "api/doctor/findings.h"
+#include "topo/topo.h"
 
+#define OLDEST 60200                    /* docs/servers.md */
+#define QUARANTINE_LEAST_S 30           /* others may have the lease that is usual */
+#define BUFFER_LEAST (INT64_C(1) << 20) /* room for some 10,000 messages */
+#define CLOCK_APART_US INT64_C(1000000) /* more than NTP ever leaves */
 #define SENTINELS_LEAST 3
 #define DOWN_AFTER_LEAST_MS 2000 /* a sentinel pings once a second, and may be late */
-#define CLOCKS_APART_US INT64_C(1000000)
+
+bool lk__facts_serve(const struct lk__facts *node)
+{
+	return node->code == 0 && !node->sentinel && !node->cluster && !node->loading &&
+	       strcmp(node->role, "replica") != 0;
+}
+
+/* Tells whether it could not be asked because it does not answer. */
+static bool facts_silent(const struct lk__facts *node)
+{
+	return node->code == LK_EUNREACHABLE;
+}
+
+/* ---- stand-ins ---- */
+
+/* True: what else seems wrong there follows from that. */
+static bool judge_stand_in(const struct lk__case *it)
+{
+	const struct lk__stand_in *stand_in = it->node->stand_in;
+	if (!stand_in)
+		return false;
+	lk__find(it, stand_in->what, "it is %s: %s", stand_in->title, stand_in->follows);
+	return stand_in->what == LK__FOUND_TEST_SERVER;
+}
+
+/* ---- what it is ---- */
+
+static void judge_failed(const struct lk__case *it)
+{
+	const struct lk__facts *node = it->node;
+	enum lk__found what = node->sentinel             ? LK__FOUND_SENTINEL
+			      : node->code == LK_EAUTH   ? LK__FOUND_LOGIN
+			      : node->code == LK_EDENIED ? LK__FOUND_RIGHTS
+			      : facts_silent(node)       ? LK__FOUND_UNREACHABLE
+							 : LK__FOUND_UNUSABLE;
+	lk__find(it, what, "%s", node->reason);
+}
+
+/* Finds what the server did not tell, though the promise depends on it. */
+static void judge_unknown(const struct lk__case *it)
+{
+	const struct lk__facts *node = it->node;
+	bool disk = node->append < 0 || (node->append == 0 && node->snapshots < 0) ||
+		    (node->append == 1 && !*node->fsync);
+	const struct {
+		bool missing;
+		const char *what;
+	} parts[] = {
+		{!node->has_info, "what server it is (INFO is refused)"},
+		{!*node->policy, "eviction"},
+		{disk, "persistence"},
+		{node->replicas < 0, "replicas"},
+		{node->replicas > 0 && node->min_replicas < 0, "min-replicas-to-write"},
+		{node->timeout_s < 0 || node->buffer_hard < 0, "time-outs and buffers"},
+		{!node->has_rights, "some rights of this user"},
+	};
+	char text[256] = "";
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		size_t used = strlen(text);
+		if (parts[i].missing)
+			snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
+				 parts[i].what);
+	}
+	if (*text)
+		lk__find(it, LK__FOUND_NOT_LOOKED_AT, "could not be looked at: %s%s", text,
+			 node->any_setting  ? "; CONFIG GET answers whatever is asked"
+			 : node->has_config ? ""
+					    : "; CONFIG GET is refused");
+}
+
+/* ---- what a restart leaves of the locks ---- */
+
+/* Says what the node was told to do with its data, as a voter sees it. */
+static void persistence_text(const struct lk__facts *node, char *text_out, size_t size)
+{
+	if (node->append == 0)
+		snprintf(text_out, size, "appendonly is no");
+	else if (node->append == 1)
+		snprintf(text_out, size, "appendonly is yes, appendfsync is %s",
+			 *node->fsync ? node->fsync : "not known");
+	else
+		snprintf(text_out, size, "appendonly is not known");
+}
+
+static bool is_durable(const struct lk__facts *node)
+{
+	return node->append == 1 && strcmp(node->fsync, "always") == 0;
+}
+
+/* As src/sync/red/red.c: both ends of the uptime are cut to whole seconds. */
+int64_t lk__facts_voteless_s(const struct lk__facts *node)
+{
+	int64_t lease_s = (node->lease_ms + 999) / 1000;
+	int64_t quarantine_s = lease_s > QUARANTINE_LEAST_S ? lease_s : QUARANTINE_LEAST_S;
+	int64_t runs_s = node->uptime_s > 0 ? node->uptime_s - 1 : 0;
+	if (node->uptime_s < 0 || is_durable(node) || runs_s >= quarantine_s)
+		return 0;
+	return quarantine_s - runs_s;
+}
+
+/* ---- by the rules ---- */
+
+#define REPLICAS_TEXT "replicas: %lld, min-replicas-to-write is %lld, min-replicas-max-lag is %lld"
+
+static bool is_small(int64_t limit)
+{
+	return limit > 0 && limit < BUFFER_LEAST;
+}
+
+static void judge_rules(const struct lk__case *it)
+{
+	const struct lk__facts *n = it->node;
+	bool is_known = strcmp(n->server, "redis") == 0 || strcmp(n->server, "valkey") == 0;
+	bool evicts = *n->policy && strcmp(n->policy, "noeviction") != 0;
+	bool serves = lk__facts_serve(n), timed = n->trip_best_us >= 0;
+	bool votes = serves && it->examined->quorum, alone = serves && !it->examined->quorum;
+	bool unacked = serves && n->replicas > 0 && !lk__facts_acked(n);
+	long long limit = n->memory_limit, used = n->memory_used;
+	long long replicas = n->replicas, least = n->min_replicas, lag_s = n->lag_s;
+	long long voteless_s = lk__facts_voteless_s(n), worst_us = n->trip_worst_us;
+	long long ahead_ms = n->clock_ahead_us / 1000;
+	char persistence[64];
+	persistence_text(n, persistence, sizeof(persistence));
+#define LK__RULE(finding, condition, ...)                                                          \
+	if (condition)                                                                             \
+		lk__find(it, LK__FOUND_##finding, __VA_ARGS__);
+#include "api/doctor/rules.def"
+#undef LK__RULE
+}
+
+/* ---- of a node of a cluster ---- */
+
+/* Looks for slots of the cluster that no master has. */
+static void judge_slots(const struct lk__case *it)
+{
+	if (it->node->slots_missing > 0)
+		lk__find(it, LK__FOUND_SLOTS,
+			 "no master has %lld of the %d slots, the first of them %lld",
+			 (long long)it->node->slots_missing, LK__SLOTS,
+			 (long long)it->node->slot_missing);
+}
+
+static void judge_cluster_pace(const struct lk__case *it)
+{
+	int64_t timeout_ms = it->node->node_timeout_ms;
+	if (it->node->deployment == LK__CLUSTER)
+		lk__find_slow(it, LK__FOUND_CLUSTER_SLOW, "cluster-node-timeout", timeout_ms,
+			      lk__pace_of_cluster_ms(timeout_ms));
+}
+
+/* Judges a server that has locks. */
+static void judge_node(const struct lk__case *it)
+{
+	if (judge_stand_in(it))
+		return;
+	if (it->node->code) {
+		judge_failed(it);
+		return;
+	}
+	judge_rules(it);
+	if (lk__facts_serve(it->node))
+		judge_unknown(it);
+	judge_cluster_pace(it);
+}
 
 static bool are_same(const char *one, const char *other)
 {
@@ -38,7 +214,7 @@ static struct lk__findings findings_of(const struct lk__case *it, const struct l
 	struct lk__findings findings = {0};
 	const struct lk__case alone = {
 		.findings = &findings, .examined = it->examined, .node = node};
-	lk__judge_node(&alone);
+	judge_node(&alone);
 	return findings;
 }
 
@@ -78,13 +254,13 @@ static void judge_step(const struct lk__case *it, const struct lk__facts *master
 		lk__find(it, LK__FOUND_REPLICA_ASTRAY, "it follows %s", replica->master);
 }
 
-void lk__judge_replica(const struct lk__case *it)
+static void judge_replica(const struct lk__case *it)
 {
 	const struct lk__facts *replica = it->node, *master = &it->examined->nodes[replica->of];
 	if (replica->code) {
 		lk__find(it,
-			 lk__facts_silent(replica) ? LK__FOUND_REPLICA_UNREACHABLE
-						   : LK__FOUND_REPLICA_UNUSABLE,
+			 facts_silent(replica) ? LK__FOUND_REPLICA_UNREACHABLE
+					       : LK__FOUND_REPLICA_UNUSABLE,
 			 "%s", replica->reason);
 		return;
 	}
@@ -99,10 +275,10 @@ void lk__judge_replica(const struct lk__case *it)
 
 /* ---- sentinels ---- */
 
-void lk__judge_sentinel(const struct lk__case *it)
+static void judge_sentinel(const struct lk__case *it)
 {
 	const struct lk__facts *node = it->node;
-	if (lk__facts_silent(node))
+	if (facts_silent(node))
 		lk__find(it, LK__FOUND_SENTINEL_UNREACHABLE, "%s", node->reason);
 	else if (node->code)
 		lk__find(it, LK__FOUND_SENTINEL_UNUSABLE, "%s", node->reason);
@@ -198,7 +374,8 @@ static void judge_machines(const struct lk__case *own)
 	}
 }
 
-void lk__judge_failover(const struct lk__case *own)
+/* Judges the replicas and sentinels of a server that has locks, together. */
+static void judge_failover(const struct lk__case *own)
 {
 	judge_machines(own);
 	if (own->node->deployment != LK__SENTINEL)
@@ -240,14 +417,14 @@ static void judge_clocks(const struct lk__case *all)
 	if (!first)
 		return;
 	int64_t apart_us = last->clock_ahead_us - first->clock_ahead_us;
-	if (apart_us > CLOCKS_APART_US + first->clock_error_us + last->clock_error_us)
+	if (apart_us > CLOCK_APART_US + first->clock_error_us + last->clock_error_us)
 		lk__find(all, LK__FOUND_CLOCKS_DIFFER,
 			 "the clock of %s is %lld ms ahead of that of %s", last->url,
 			 (long long)apart_us / 1000, first->url);
 }
 
 /* Each node is compared with those before it, and told of once. */
-void lk__judge_quorum(const struct lk__case *all)
+static void judge_quorum(const struct lk__case *all)
 {
 	size_t count = all->examined->own;
 	for (size_t i = 0; i < count; i++) {
@@ -282,16 +459,16 @@ static void judge_one(const struct lk__case *it)
 {
 	switch (it->node->part) {
 	case LK__PART_OWN:
-		lk__judge_slots(it);
-		lk__judge_node(it);
+		judge_slots(it);
+		judge_node(it);
 		if (it->node->deployment != LK__SINGLE)
-			lk__judge_failover(it);
+			judge_failover(it);
 		break;
 	case LK__PART_REPLICA:
-		lk__judge_replica(it);
+		judge_replica(it);
 		break;
 	case LK__PART_SENTINEL:
-		lk__judge_sentinel(it);
+		judge_sentinel(it);
 		break;
 	}
 }
@@ -304,7 +481,7 @@ void lk__judge(struct lk__findings *findings, const struct lk__examined *examine
 		judge_one(&it);
 	}
 	if (examined->quorum)
-		lk__judge_quorum(&all);
+		judge_quorum(&all);
 	if (findings->count)
 		qsort(findings->list, findings->count, sizeof(*findings->list), found_compare);
 }
