@@ -45,23 +45,6 @@ static void test_release_releases_all(void **state)
 	lk_client_free(client);
 }
 
-/* A waiter elsewhere hears of it. */
-static void test_release_wakes_others(void **state)
-{
-	(void)state;
-	lk_client *client = open_client(), *other = open_client();
-	lk_lock *lock = new_lock(client, "others"), *theirs = new_lock(other, "others");
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	expect(LK_ETIMEDOUT, lk_lock_acquire(theirs, slow_ms(200), NULL, &err));
-	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-	expect(0, lk_lock_acquire(theirs, 0, NULL, &err));
-	expect(0, lk_lock_release(theirs, NULL, &err));
-	lk_lock_free(lock);
-	lk_lock_free(theirs);
-	lk_client_free(client);
-	close_client(other);
-}
-
 static void test_abandon_leaves_them_to_their_leases(void **state)
 {
 	(void)state;
@@ -187,60 +170,6 @@ static void test_releases_not_waited_for_are_flushed(void **state)
 	}
 }
 
-/* A server that does not answer holds close up for the command limit at most. */
-static void test_close_is_bounded(void **state)
-{
-	(void)state;
-	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
-	lk_lock *lock = new_lock(client, "bounded");
-	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	release.no_wait = 1;
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	server_pause(&server);
-	expect(0, lk_lock_release(lock, &release, &err));
-	int64_t start_ms = now_ms();
-	expect(LK_EMAYBEHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-	check_int(now_ms() - start_ms, <=, slow_ms(3000));
-	server_resume(&server);
-	lk_lock_free(lock);
-	lk_client_free(client);
-	redis_do(&server, "FLUSHALL");
-}
-
-/* A server whose scripts end with an error, in the midst: nothing of them can come any more. */
-static void test_what_has_failed_is_not_waited_for(void **state)
-{
-	static const char *const cut[] = {"--rename-command", "HSET", "", NULL};
-	struct server failing = {.pid = 0};
-	(void)state;
-	server_start(&failing, cut);
-	for (int kind = 0; kind < 3; kind++) {
-		lk_client *client;
-		lk_lock *parts[2], *lock = NULL;
-		char url[160];
-		snprintf(url, sizeof(url), "%s?command_timeout_ms=%lld", failing.url_unix,
-			 slow_ms(20000));
-		expect(0, lk_client_open(&client, url, &err));
-		parts[0] = new_lock(client, "one");
-		parts[1] = new_lock(client, "two");
-		if (kind == 0)
-			expect(0, lk_lock_new(&lock, client, "one", LK_STRLEN, &err));
-		else if (kind == 1)
-			expect(0, lk_multi_lock_new(&lock, parts, 2, &err));
-		else
-			expect(0, lk_read_lock_new(&lock, client, "one", LK_STRLEN, NULL, &err));
-		expect(LK_EMAYBEHELD, lk_lock_acquire(lock, 0, NULL, &err));
-		int64_t start_ms = now_ms();
-		expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-		check_int(now_ms() - start_ms, <, slow_ms(10000));
-		lk_lock_free(lock);
-		lk_lock_free(parts[0]);
-		lk_lock_free(parts[1]);
-		lk_client_free(client);
-	}
-	server_stop(&failing);
-}
-
 static void test_free_of_an_open_client_abandons(void **state)
 {
 	(void)state;
@@ -296,43 +225,6 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
 		return -1;
 	}
 	return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
-}
-
-/* A client whose extension was done, and whose answer is lost: the key outlives the hold. False:
- * the machine was too slow for the lease. */
-static bool outlives_its_hold(lk_client **client_out, lk_lock **lock_out)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	*client_out = open_client_with("command_timeout_ms=%lld", slow_ms(100));
-	*lock_out = new_lock(*client_out, "outlives");
-	options.lease_ms = slow_ms(500);
-	expect(0, lk_lock_acquire(*lock_out, -1, &options, &err));
-	slow_turns_ms = 300; /* the second ends within the time that the close has */
-	deaf = true;
-	int code = lk_lock_extend(*lock_out, 60000, NULL, &err);
-	deaf = false;
-	bool outlives = redis_integer(&server, "PTTL outlives") > 1000;
-	if (outlives)
-		check_int(code, ==, LK_EMAYBEHELD);
-	return outlives;
-}
-
-/* Close comes after the hold's deadline, and before the background thread has noticed that. */
-static void test_release_frees_what_an_unanswered_extension_keeps(void **state)
-{
-	(void)state;
-	bool shown = false;
-	for (int i = 0; i < 5 && !shown; i++) {
-		lk_client *client;
-		lk_lock *lock;
-		shown = outlives_its_hold(&client, &lock);
-		expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-		slow_turns_ms = 0;
-		check_int(redis_integer(&server, "EXISTS outlives"), ==, 0);
-		lk_lock_free(lock);
-		lk_client_free(client);
-	}
-	check(shown);
 }
 
 static void test_close_ends_a_background_thread_in_its_turn(void **state)
@@ -524,18 +416,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_if_idle_refuses_while_it_holds),
 		api_test(test_release_releases_all),
-		api_test(test_release_wakes_others),
 		api_test(test_abandon_leaves_them_to_their_leases),
 		api_test(test_abandon_hands_over_an_exported_hold),
 		api_test(test_waiters_are_woken),
 		api_test(test_a_waiter_whose_try_is_unanswered),
 		api_test(test_releases_not_waited_for_are_flushed),
-		api_test(test_close_is_bounded),
-		api_test(test_what_has_failed_is_not_waited_for),
 		api_test(test_free_of_an_open_client_abandons),
 		api_test(test_create_and_destroy_under_threads),
 		api_test(test_close_ends_a_background_thread_in_its_turn),
-		api_test(test_release_frees_what_an_unanswered_extension_keeps),
 		api_test(test_close_under_fire),
 		api_test(test_closed_by_many_at_once),
 		api_test(test_closed_by_many_in_vain),

@@ -66,78 +66,6 @@ static void test_one_script_takes_and_one_frees(void **state)
 	close_set(&set);
 }
 
-static void test_nothing_stays_when_one_is_busy(void **state)
-{
-	(void)state;
-	struct set set;
-	open_set(&set, open_client(), abc);
-	stranger_takes("b", 60000);
-	expect(LK_EBUSY, lk_lock_acquire(set.all, 0, NULL, &err));
-	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
-	expect(LK_ETIMEDOUT, lk_lock_acquire(set.all, slow_ms(200), NULL, &err));
-	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
-	expect(0, lk_lock_hold_count(set.all, NULL, &err));
-	expect(1, is_locked(set.all, &err));
-	for (size_t i = 0; i < FEW; i++)
-		expect(0, lk_lock_hold_count(set.part[i], NULL, &err));
-	stranger_releases("b");
-	expect(0, is_locked(set.all, &err));
-	close_set(&set);
-}
-
-static void acquire_in_thread(size_t index, void *argument)
-{
-	struct set *set = argument;
-	(void)index;
-	expect(0, lk_lock_acquire(set->all, slow_ms(20000), NULL, &err));
-	expect(0, lk_lock_release(set->all, NULL, &err));
-}
-
-static void test_a_message_ends_the_wait(void **state)
-{
-	(void)state;
-	struct set set;
-	struct threads threads;
-	open_set(&set, open_client(), abc);
-	stranger_takes("b", 60000);
-	threads_start(&threads, 1, acquire_in_thread, &set);
-	wait_until(redis_integer(&server, "EXISTS b") == 1 &&
-			   redis_info(&server, "commandstats", "cmdstat_subscribe:calls=") > 0,
-		   5000);
-	stranger_releases("b");
-	threads_join(&threads, 10000);
-	close_set(&set);
-}
-
-static void acquire_one(size_t index, void *argument)
-{
-	lk_lock *lock = argument;
-	(void)index;
-	expect(0, lk_lock_acquire(lock, slow_ms(20000), NULL, &err));
-	expect(0, lk_lock_release(lock, NULL, &err));
-}
-
-/* After a release others are let in first, by who waits; a try says what is so now. */
-static void test_a_try_does_not_hold_off(void **state)
-{
-	(void)state;
-	struct set set;
-	struct threads threads;
-	lk_client *second = open_client();
-	lk_lock *theirs = new_lock(second, "b");
-	open_set(&set, open_client_with("holdoff_ms=1000"), abc);
-	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
-	threads_start(&threads, 1, acquire_one, theirs);
-	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{b} 1") == 1, 5000);
-	expect(0, lk_lock_release(set.all, NULL, &err));
-	threads_join(&threads, 20000);
-	expect(0, lk_lock_acquire(set.all, 0, NULL, &err));
-	expect(0, lk_lock_release(set.all, NULL, &err));
-	lk_lock_free(theirs);
-	close_client(second);
-	close_set(&set);
-}
-
 static void test_a_part_held_already_is_counted(void **state)
 {
 	(void)state;
@@ -156,21 +84,6 @@ static void test_a_part_held_already_is_counted(void **state)
 	expect(0, lk_lock_release(set.all, NULL, &err));
 	check_int(redis_integer(&server, "DBSIZE"), ==, 1);
 	expect(0, lk_lock_release(set.part[1], NULL, &err));
-	close_set(&set);
-}
-
-static void test_a_failure_leaves_earlier_holds(void **state)
-{
-	(void)state;
-	struct set set;
-	open_set(&set, open_client(), abc);
-	expect(0, lk_lock_acquire(set.part[0], -1, NULL, &err));
-	stranger_takes("c", 60000);
-	expect(LK_EBUSY, lk_lock_acquire(set.all, 0, NULL, &err));
-	expect(1, lk_lock_hold_count(set.part[0], NULL, &err));
-	check_int(redis_integer(&server, "DBSIZE"), ==, 2);
-	stranger_releases("c");
-	expect(0, lk_lock_release(set.part[0], NULL, &err));
 	close_set(&set);
 }
 
@@ -223,19 +136,6 @@ static void test_a_lost_part_is_reported(void **state)
 	close_set(&set);
 }
 
-static void test_the_watchdog_keeps_all(void **state)
-{
-	(void)state;
-	struct set set;
-	open_set(&set, open_client_with("watchdog_ms=%lld", slow_ms(300)), abc);
-	expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
-	sleep_ms(slow_ms(900));
-	expect(1, lk_lock_is_held(set.all, NULL, &err));
-	check_int(redis_integer(&server, "DBSIZE"), ==, 3);
-	expect(0, lk_lock_release(set.all, NULL, &err));
-	close_set(&set);
-}
-
 static void test_a_lease_and_its_extension(void **state)
 {
 	(void)state;
@@ -284,66 +184,6 @@ static void test_two_servers(void **state)
 	close_client(there);
 }
 
-static void test_a_dead_server_leaves_nothing(void **state)
-{
-	(void)state;
-	lk_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
-	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
-	lk_lock *all;
-	expect(0, lk_multi_lock_new(&all, part, 2, &err));
-	server_kill(&other_server);
-	expect(LK_EUNREACHABLE, lk_lock_acquire(all, 0, NULL, &err));
-	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	expect(LK_EUNREACHABLE, lk_lock_acquire(all, 300, NULL, &err));
-	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	server_start_again(&other_server);
-	wait_until(lk_client_ping(there, NULL) == 0, 5000); /* it has never been reached before */
-	expect(0, lk_lock_acquire(all, slow_ms(10000), NULL, &err));
-	expect(0, lk_lock_release(all, NULL, &err));
-	lk_lock_free(all);
-	lk_lock_free(part[0]);
-	lk_lock_free(part[1]);
-	close_client(here);
-	close_client(there);
-}
-
-static void acquire_late(size_t index, void *argument)
-{
-	lk_lock *all = argument;
-	(void)index;
-	int64_t begun_ms = now_ms();
-	expect(LK_EMAYBEHELD, lk_lock_acquire(all, slow_ms(1600), NULL, &err));
-	check_int(now_ms() - begun_ms, <, slow_ms(6800)); /* of 30,000 that the lease has */
-}
-
-static void test_compensation_does_not_wait_for_the_lease(void **state)
-{
-	(void)state;
-	const char *config = command_limit(500);
-	lk_client *here = open_client_at(server.url_unix, config);
-	lk_client *there = open_client_at(other_server.url_unix, config);
-	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
-	lk_lock *all;
-	struct threads threads;
-	expect(0, lk_multi_lock_new(&all, part, 2, &err));
-	expect(0, lk_lock_acquire(all, -1, NULL, &err));
-	expect(0, lk_lock_release(all, NULL, &err));
-	server_pause(&other_server);
-	threads_start(&threads, 1, acquire_late, all);
-	wait_until(redis_integer(&server, "EXISTS x") == 1, 5000);
-	server_pause(&server);
-	threads_join(&threads, 60000);
-	server_resume(&server);
-	server_resume(&other_server);
-	wait_until(redis_integer(&server, "EXISTS x") == 0, 10000);
-	wait_until(redis_integer(&other_server, "EXISTS x") == 0, 10000);
-	lk_lock_free(all);
-	lk_lock_free(part[0]);
-	lk_lock_free(part[1]);
-	close_client(here);
-	close_client(there);
-}
-
 static void acquire_over_close(size_t index, void *argument)
 {
 	(void)index;
@@ -375,20 +215,6 @@ static void close_over_a_try(lk_client *client, lk_lock *all, struct server *sil
 	threads_join(&caller, 10000);
 }
 
-static void test_a_grant_during_close_is_released(void **state)
-{
-	(void)state;
-	for (int64_t silence_ms = 0; silence_ms <= 500; silence_ms += 500) {
-		struct set set;
-		open_set(&set, open_client_with("connections=3"), abc);
-		expect(0, lk_lock_acquire(set.all, -1, NULL, &err));
-		expect(0, lk_lock_release(set.all, NULL, &err));
-		close_over_a_try(set.client, set.all, &server, silence_ms);
-		check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-		close_set(&set);
-	}
-}
-
 /* The one that is closed has granted already; the other is still asked. */
 static void test_closing_one_of_two_clients(void **state)
 {
@@ -407,22 +233,6 @@ static void test_closing_one_of_two_clients(void **state)
 	lk_lock_free(part[1]);
 	close_client(here);
 	close_client(there);
-}
-
-static void test_a_cancel_leaves_nothing(void **state)
-{
-	(void)state;
-	struct set set;
-	lk_cancel *cancel;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	open_set(&set, open_client(), abc);
-	expect(0, lk_cancel_new(&cancel, &err));
-	options.cancel = cancel;
-	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_lock_acquire(set.all, -1, &options, &err));
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	lk_cancel_free(cancel);
-	close_set(&set);
 }
 
 /* Lets anyone connect, and says nothing. In the order of all it comes behind `server`. */
@@ -578,49 +388,6 @@ static void test_a_connecting_call_delays_nobody(void **state)
 	silence_stop(&silence);
 }
 
-/* The first part is another's, and the second may be ours. */
-static void test_busy_does_not_hide_what_may_be_held(void **state)
-{
-	(void)state;
-	const char *config = command_limit(500);
-	bool in_order = strcmp(server.url_unix, other_server.url_unix) < 0;
-	struct server *first = in_order ? &server : &other_server,
-		      *second = in_order ? &other_server : &server;
-	struct pair pair;
-	open_pair(&pair, open_client_at(first->url_unix, config),
-		  open_client_at(second->url_unix, config));
-	expect(0, lk_lock_acquire(pair.all, -1, NULL, &err));
-	expect(0, lk_lock_release(pair.all, NULL, &err));
-	redis_do(first, "HSET x stranger:1 1");
-	redis_do(first, "PEXPIRE x 60000");
-	server_pause(second);
-	expect(LK_EMAYBEHELD, lk_lock_acquire(pair.all, 0, NULL, &err));
-	server_resume(second);
-	wait_until(redis_integer(second, "EXISTS x") == 0, 10000);
-	wait_until(lk_lock_acquire(pair.all, 0, NULL, NULL) == LK_EBUSY, 10000);
-	redis_do(first, "DEL x");
-	close_pair(&pair);
-}
-
-/* Servers close idle connections, which is found out by writing. */
-static void test_an_idle_disconnect_fails_no_try(void **state)
-{
-	(void)state;
-	struct pair pair;
-	open_pair(&pair, open_client(), open_client_at(other_server.url_unix, ""));
-	for (int i = 0; i < 60; i++) {
-		if (i % 3 != 0)
-			redis_do(&server, "CLIENT KILL TYPE normal");
-		if (i % 3 != 1)
-			redis_do(&other_server, "CLIENT KILL TYPE normal");
-		expect(0, lk_lock_acquire(pair.all, 0, NULL, &err));
-		expect(0, lk_lock_release(pair.all, NULL, &err));
-	}
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	check_int(redis_integer(&other_server, "DBSIZE"), ==, 0);
-	close_pair(&pair);
-}
-
 static void test_a_release_that_is_never_sent_may_be_held(void **state)
 {
 	(void)state;
@@ -635,45 +402,6 @@ static void test_a_release_that_is_never_sent_may_be_held(void **state)
 	expect(LK_ENOTOWNER, lk_lock_release(pair.all, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	server_start_again(&other_server);
-	close_pair(&pair);
-}
-
-static void ping_there(size_t index, void *argument)
-{
-	struct pair *pair = argument;
-	(void)index;
-	expect(0, lk_client_ping(pair->there, &err));
-}
-
-/* It is one of several who wait for the second server's answers, and not the one who reads. */
-static void test_a_cancel_ends_a_call_that_waits_for_an_answer(void **state)
-{
-	(void)state;
-	bool in_order = strcmp(server.url_unix, other_server.url_unix) < 0;
-	struct server *first = in_order ? &server : &other_server,
-		      *second = in_order ? &other_server : &server;
-	struct pair pair;
-	struct threads reader, caller;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	char config[64]; /* well beyond the cancel; what was sent is given back behind it */
-	options.owner = release.owner = "owner";
-	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(6000));
-	open_pair(&pair, open_client_at(first->url_unix, ""),
-		  open_client_at(second->url_unix, config));
-	expect(0, lk_client_ping(pair.there, &err));
-	expect(0, lk_lock_acquire(pair.part[0], -1, &options, &err));
-	server_pause(second);
-	uint64_t sent = stats_of(pair.there).commands;
-	threads_start(&reader, 1, ping_there, &pair);
-	wait_until(stats_of(pair.there).commands == sent + 1, 5000);
-	threads_start(&caller, 1, acquire_till_cancelled, &pair);
-	wait_until(stats_of(pair.there).commands >= sent + 2, 5000);
-	cancel_soon(&pair, &caller);
-	server_resume(second);
-	threads_join(&reader, 30000);
-	expect(0, lk_lock_release(pair.part[0], &release, &err));
-	wait_until(redis_integer(second, "EXISTS x") == 0, 5000);
 	close_pair(&pair);
 }
 
@@ -719,28 +447,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_one_script_takes_and_one_frees),
-		api_test(test_nothing_stays_when_one_is_busy),
-		api_test(test_a_message_ends_the_wait),
-		api_test(test_a_try_does_not_hold_off),
 		api_test(test_a_part_held_already_is_counted),
-		api_test(test_a_failure_leaves_earlier_holds),
 		api_test(test_opposite_orders_do_not_deadlock),
 		api_test(test_a_lost_part_is_reported),
-		api_test(test_the_watchdog_keeps_all),
 		api_test(test_a_lease_and_its_extension),
 		api_test(test_two_servers),
-		api_test(test_a_dead_server_leaves_nothing),
-		api_test(test_compensation_does_not_wait_for_the_lease),
-		api_test(test_a_grant_during_close_is_released),
 		api_test(test_closing_one_of_two_clients),
-		api_test(test_a_cancel_leaves_nothing),
 		api_test(test_a_wait_without_limit_ends_with_its_server),
 		api_test(test_a_cancel_ends_a_call_that_connects),
 		api_test(test_a_connecting_call_delays_nobody),
-		api_test(test_busy_does_not_hide_what_may_be_held),
-		api_test(test_an_idle_disconnect_fails_no_try),
 		api_test(test_a_release_that_is_never_sent_may_be_held),
-		api_test(test_a_cancel_ends_a_call_that_waits_for_an_answer),
 		api_test(test_bad_input),
 	};
 	return cmocka_run_group_tests(tests, start_both, stop_both);

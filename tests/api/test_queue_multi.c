@@ -80,27 +80,6 @@ static void test_all_or_none(void **state)
 	close_set(&set);
 }
 
-static void test_nothing_stays_when_one_is_busy(void **state)
-{
-	(void)state;
-	struct multi_set set;
-	open_multi_set(&set, "");
-	other_has("c");
-	completed(begin_acquire(set.all, "o", 0, 0), LK_EBUSY);
-	check_int(keys(), ==, 1);
-	completed(begin_acquire(set.all, "o", slow_ms(200), 0), LK_ETIMEDOUT);
-	check_int(keys(), ==, 1);
-	uint64_t id = begin_acquire(set.all, "o", -1, 0);
-	wait_until(redis_integer(&other_server, "PUBSUB NUMPAT") == 0 &&
-			   redis_info(&other_server, "commandstats", "cmdstat_subscribe:calls=") >
-				   0,
-		   5000);
-	other_gives("c");
-	completed(id, 0);
-	release(set.all, "o");
-	close_set(&set);
-}
-
 /* Several owners over the same locks, in one loop: each gets all of them, one after the other. */
 static void test_many_take_turns(void **state)
 {
@@ -131,21 +110,6 @@ static void test_many_take_turns(void **state)
 	close_set(&set);
 }
 
-static void test_a_cancel_while_a_part_is_awaited(void **state)
-{
-	(void)state;
-	struct multi_set set;
-	open_multi_set(&set, "");
-	other_has("c");
-	uint64_t id = begin_acquire(set.all, "o", -1, 0);
-	wait_until(redis_info(&other_server, "commandstats", "cmdstat_subscribe:calls=") > 0, 5000);
-	expect(1, lk_queue_cancel(queue, id, &err));
-	completed(id, LK_ECANCELLED);
-	check_int(keys(), ==, 1);
-	other_gives("c");
-	close_set(&set);
-}
-
 /* While it waits for a part of the other client. */
 static void test_either_client_is_closed(void **state)
 {
@@ -164,95 +128,6 @@ static void test_either_client_is_closed(void **state)
 		other_gives("c");
 		close_set(&set);
 	}
-}
-
-static void acquire_for(lk_lock *lock, int64_t lease_ms)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.owner = "o";
-	options.lease_ms = lease_ms;
-	check_int(acquire_apart(lock, &options), ==, 0);
-}
-
-/* The second server is silent: what the first has granted goes back, and then the rest. A release
- * waits for it until the lease is over. */
-static void test_one_server_is_silent(void **state)
-{
-	(void)state;
-	struct multi_set set;
-	char config[64];
-	snprintf(config, sizeof(config), "command_timeout_ms=%lld", slow_ms(400));
-	open_multi_set(&set, config);
-	acquire(set.all, "o");
-	release(set.all, "o");
-	server_pause(&other_server);
-	lk_completion got = completed(begin_acquire(set.all, "o", 0, 0), LK_EMAYBEHELD);
-	check(strstr(got.error.message, "\"c\"") != NULL);
-	wait_until(redis_integer(&server, "DBSIZE") == 0, 5000);
-	server_resume(&other_server);
-	wait_until(keys() == 0, 10000);
-	acquire_for(set.all, slow_ms(1500));
-	server_pause(&other_server);
-	completed(begin_release(set.all, "o"), LK_EMAYBEHELD);
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	server_resume(&other_server);
-	close_set(&set);
-}
-
-/* An answer comes when the call is over, and the client that drove it is gone. */
-static void test_an_answer_after_the_client(void **state)
-{
-	(void)state;
-	struct multi_set set;
-	open_multi_set(&set, "");
-	acquire(set.all, "o");
-	release(set.all, "o");
-	server_pause(&other_server);
-	uint64_t id = begin_acquire(set.all, "o", -1, 0);
-	wait_until(redis_integer(&server, "DBSIZE") == 2, 5000);
-	expect(1, lk_queue_cancel(queue, id, &err));
-	completed(id, LK_ECANCELLED);
-	free_locks(&set);
-	end_client(&set, 0);
-	server_resume(&other_server);
-	end_client(&set, 1);
-	free_queue();
-}
-
-static void test_one_server_is_down(void **state)
-{
-	(void)state;
-	struct multi_set set;
-	open_multi_set(&set, "");
-	acquire(set.all, "o");
-	release(set.all, "o");
-	server_kill(&other_server);
-	completed(begin_acquire(set.all, "o", 0, 0), LK_EUNREACHABLE);
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	uint64_t id = begin_acquire(set.all, "o", slow_ms(10000), 0);
-	server_start_again(&other_server);
-	completed(id, 0);
-	release(set.all, "o");
-	close_set(&set);
-}
-
-/* A lease ended before the completion was taken: nothing is held any more. */
-static void test_a_completion_that_is_taken_late(void **state)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)state;
-	struct multi_set set;
-	open_multi_set(&set, "");
-	options.owner = "o";
-	options.lease_ms = slow_ms(200);
-	starts(ACQUIRE, .lock = set.all, .wait_ms = -1, .acquire = &options);
-	wait_until(queue_is_readable(), 5000);
-	wait_until(keys() == 0, 5000);
-	lk_completion got = next_completion();
-	check_int(got.error.code, ==, LK_EMAYBEHELD);
-	for (size_t i = 0; i < MULTI_PARTS; i++)
-		expect(0, lk_lock_hold_count(set.part[i], "o", &err));
-	close_set(&set);
 }
 
 static void test_one_loop_drives_all_of_them(void **state)
@@ -280,14 +155,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		multi_test(test_all_or_none),
-		multi_test(test_nothing_stays_when_one_is_busy),
 		multi_test(test_many_take_turns),
-		multi_test(test_a_cancel_while_a_part_is_awaited),
 		multi_test(test_either_client_is_closed),
-		multi_test(test_one_server_is_silent),
-		multi_test(test_an_answer_after_the_client),
-		multi_test(test_one_server_is_down),
-		multi_test(test_a_completion_that_is_taken_late),
 		multi_test(test_one_loop_drives_all_of_them),
 	};
 	return cmocka_run_group_tests(tests, start_both, stop_both);

@@ -66,38 +66,6 @@ static void test_every_kind_waits_for_another_client(void **state)
 	close_queue(0);
 }
 
-static void test_readers_come_in_together(void **state)
-{
-	enum { READERS = 20 };
-	char owner[32];
-	(void)state;
-	needs_a_thread();
-	open_queue();
-	lk_lock *writer = new_kind(KIND_WRITE, client), *reader = new_kind(KIND_READ, client);
-	acquire(writer, "writer");
-	for (uint64_t i = 0; i < READERS; i++) {
-		snprintf(owner, sizeof(owner), "reader-%d", (int)i);
-		begin_acquire(reader, owner, -1, i);
-	}
-	wait_until(stats_of(client).waiting == READERS, 5000);
-	check(!queue_is_readable());
-	release_blocking(writer, "writer");
-	for (int i = 0; i < READERS; i++)
-		check_int(next_completion().error.code, ==, 0);
-	for (int i = 0; i < READERS; i++) {
-		snprintf(owner, sizeof(owner), "reader-%d", i);
-		check_int(lk_lock_is_held(reader, owner, &err), ==, 1);
-	}
-	completed(begin_acquire(writer, "writer", 0, 0), LK_EBUSY);
-	for (int i = 0; i < READERS; i++) {
-		snprintf(owner, sizeof(owner), "reader-%d", i);
-		release(reader, owner);
-	}
-	lk_lock_free(writer);
-	lk_lock_free(reader);
-	close_queue(0);
-}
-
 static void test_a_reader_does_not_become_a_writer(void **state)
 {
 	(void)state;
@@ -122,161 +90,7 @@ struct place {
 	_Atomic bool served;
 };
 
-static void stand_in_line(size_t index, void *argument)
-{
-	struct place *place = argument;
-	(void)index;
-	expect(0, lk_lock_acquire(place->lock, -1, NULL, &err));
-	place->served = true;
-	expect(0, lk_lock_release(place->lock, NULL, &err));
-}
-
-static bool line_is(long long size)
-{
-	return redis_integer(&server, "LLEN redisson_lock_queue:{kind}") == size;
-}
-
-/* The first and the third by a queue, the second and the fourth by threads. */
-static void test_fair_callers_in_order_of_arrival(void **state)
-{
-	struct threads second_thread, fourth_thread;
-	(void)state;
-	needs_a_thread();
-	open_queue();
-	lk_client *other = open_client();
-	lk_lock *ours = new_kind(KIND_FAIR, client), *theirs = new_kind(KIND_FAIR, other);
-	struct place second = {theirs, false}, fourth = {ours, false};
-	take_blocking(theirs, "holder");
-	uint64_t first = begin_acquire(ours, "first", -1, 0);
-	wait_until(line_is(1), 5000);
-	threads_start(&second_thread, 1, stand_in_line, &second);
-	wait_until(line_is(2), 5000);
-	uint64_t third = begin_acquire(ours, "third", -1, 0);
-	wait_until(line_is(3), 5000);
-	threads_start(&fourth_thread, 1, stand_in_line, &fourth);
-	wait_until(line_is(4), 5000);
-	release_blocking(theirs, "holder");
-	completed(first, 0);
-	check(!second.served);
-	uint64_t given = begin_release(ours, "first");
-	for (int both = 0; both < 2; both++) {
-		lk_completion got = next_completion();
-		check(got.id == given || got.id == third);
-		check_int(got.error.code, ==, 0);
-	}
-	check(second.served && !fourth.served);
-	release(ours, "third");
-	threads_join(&second_thread, 20000);
-	threads_join(&fourth_thread, 20000);
-	lk_lock_free(ours);
-	lk_lock_free(theirs);
-	close_client(other);
-	close_queue(0);
-}
-
-static void test_tokens_grow(void **state)
-{
-	enum { OWNERS = 60 };
-	char owner[32];
-	uint64_t last = 0;
-	int left = OWNERS;
-	(void)state;
-	open_queue();
-	lk_client *other = open_client();
-	lk_lock *locks[2] = {new_kind(KIND_FENCED, client), new_kind(KIND_FENCED, other)};
-	for (uint64_t i = 0; i < OWNERS; i++) {
-		snprintf(owner, sizeof(owner), "owner-%d", (int)i);
-		begin_acquire(locks[i % 2], owner, -1, i);
-	}
-	while (left > 0) {
-		lk_completion got = next_completion();
-		check_int(got.error.code, ==, 0);
-		if (got.operation == LK_OP_RELEASE) {
-			left--;
-			continue;
-		}
-		check_int(got.fence, >, last);
-		last = got.fence;
-		snprintf(owner, sizeof(owner), "owner-%d", (int)got.tag);
-		begin_release(locks[got.tag % 2], owner);
-	}
-	redis_do(&server, "DEL lockkeeper_fence:{kind}");
-	lk_lock_free(locks[0]);
-	lk_lock_free(locks[1]);
-	close_client(other);
-	close_queue(0);
-}
-
 /* ---- grants that are taken too late ---- */
-
-static void test_late_grants_of_every_kind(void **state)
-{
-	(void)state;
-	needs_a_thread();
-	open_queue();
-	for (size_t i = 0; i < KINDS; i++) {
-		lk_lock *lock = new_kind(i, client);
-		uint64_t id = begin_leased(lock, "task", slow_ms(200));
-		wait_until(queue_is_readable(), 5000);
-		wait_until(lk_lock_is_held(lock, "task", &err) == 0, 20000);
-		completed(id, LK_EMAYBEHELD);
-		wait_until(is_locked(lock, &err) == 0, 5000);
-		completed(begin_release(lock, "task"), LK_ENOTOWNER);
-		acquire(lock, "task");
-		release(lock, "task");
-		acquire(lock, "other");
-		release(lock, "other");
-		lk_lock_free(lock);
-		redis_do(&server, "DEL lockkeeper_fence:{kind}");
-	}
-	close_queue(0);
-}
-
-/* The one who came next keeps what it has. */
-static void test_a_late_grant_leaves_the_next_alone(void **state)
-{
-	(void)state;
-	needs_a_thread();
-	open_queue();
-	for (size_t i = 0; i < KINDS; i++) {
-		if (i == KIND_READ)
-			continue;
-		lk_lock *lock = new_kind(i, client);
-		uint64_t late = begin_leased(lock, "late", slow_ms(200));
-		wait_until(queue_is_readable(), 5000);
-		uint64_t next = begin_acquire(lock, "next", -1, 0);
-		wait_until(lk_lock_is_held(lock, "next", &err) == 1, 20000);
-		completed(late, LK_EMAYBEHELD);
-		lk_completion got = completed(next, 0);
-		check_int(lk_lock_is_held(lock, "next", &err), ==, 1);
-		if (i != KIND_PLAIN && i != KIND_WRITE)
-			check_int(redis_integer(&server, "HEXISTS kind %s", got.field), ==, 1);
-		check_int(is_held_by(lock, got.field, &err), ==, 1);
-		release(lock, "next");
-		lk_lock_free(lock);
-		redis_do(&server, "DEL lockkeeper_fence:{kind}");
-	}
-	close_queue(0);
-}
-
-static void test_a_late_re_entry(void **state)
-{
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "re-entry");
-	completed(begin_leased(lock, "task", slow_ms(300)), 0);
-	uint64_t again = begin_leased(lock, "task", slow_ms(300));
-	wait_until(queue_is_readable(), 5000);
-	wait_until(lk_lock_is_held(lock, "task", &err) == 0, 20000);
-	completed(again, LK_EMAYBEHELD);
-	check_int(lk_lock_hold_count(lock, "task", &err), ==, 1); /* the first is lost */
-	completed(begin_acquire(lock, "task", -1, 0), LK_ELOST);
-	completed(begin_release(lock, "task"), LK_ELOST);
-	acquire(lock, "task");
-	release(lock, "task");
-	lk_lock_free(lock);
-	close_queue(0);
-}
 
 /* The server has lost it, and the watchdog has noticed, before the completion is taken. */
 static void test_a_loss_before_it_was_taken(void **state)
@@ -582,13 +396,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_every_kind_waits_for_another_client),
-		api_test(test_readers_come_in_together),
 		api_test(test_a_reader_does_not_become_a_writer),
-		api_test(test_fair_callers_in_order_of_arrival),
-		api_test(test_tokens_grow),
-		api_test(test_late_grants_of_every_kind),
-		api_test(test_a_late_grant_leaves_the_next_alone),
-		api_test(test_a_late_re_entry),
 		api_test(test_a_loss_before_it_was_taken),
 		api_test(test_a_grant_keeps_its_client_open),
 		api_test(test_taken_after_a_close_that_released),

@@ -73,39 +73,6 @@ static void test_dead_nodes(void **state)
 	close_quorum(&quorum, NODES);
 }
 
-static void test_a_silent_node_is_not_waited_for(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	open_quorum(&quorum, NODES, "", NULL);
-	know_all(&quorum, NODES);
-	server_pause(&nodes[1]);
-	int64_t begun_ms = now_ms();
-	for (int i = 0; i < 20; i++) {
-		expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-		expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	}
-	check_int(now_ms() - begun_ms, <, slow_ms(1500)); /* of 3,000 that one wait would take */
-	server_resume(&nodes[1]);
-	wait_until(nodes_with("q") == 0, 8000); /* what it grants late goes back */
-	close_quorum(&quorum, NODES);
-}
-
-static void test_a_late_grant_belongs_to_the_hold(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	open_quorum(&quorum, NODES, "", NULL);
-	know_all(&quorum, NODES);
-	server_pause(&nodes[1]);
-	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	server_resume(&nodes[1]);
-	wait_until(nodes_with("q") == NODES, 5000);
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	wait_until(nodes_with("q") == 0, 5000);
-	close_quorum(&quorum, NODES);
-}
-
 /* A node that is another's when a majority has granted: he may be about to give it back. It is not
  * left for the next look, which is 10 s away. */
 static void test_a_node_that_was_busy_joins(void **state)
@@ -121,23 +88,6 @@ static void test_a_node_that_was_busy_joins(void **state)
 	wait_until(redis_integer(&nodes[1], "PTTL q") > 30000, 5000);
 	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	wait_until(nodes_with("q") == 0, 5000);
-	close_quorum(&quorum, MOST);
-}
-
-static void test_a_silent_majority_may_hold(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	open_quorum(&quorum, MOST, command_limit(300), NULL);
-	know_all(&quorum, MOST);
-	server_pause(&nodes[1]);
-	server_pause(&nodes[2]);
-	expect(LK_EMAYBEHELD, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	server_resume(&nodes[1]);
-	server_resume(&nodes[2]);
-	wait_until(nodes_with("q") == 0, 8000);
-	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), NULL, &err));
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
 	close_quorum(&quorum, MOST);
 }
 
@@ -205,49 +155,6 @@ static void test_a_wait_limit_bounds_the_first_try_of_a_caller_that_has_waited(v
 	server_resume(&nodes[1]);
 	server_resume(&nodes[2]);
 	wait_until(nodes_with("q") == 0, 20000);
-	close_quorum(&quorum, MOST);
-}
-
-/* What is left of the limit is less than what a try waits for a node. */
-static void test_a_wait_limit_bounds_every_try(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	open_quorum(&quorum, MOST, command_limit(800), NULL);
-	know_all(&quorum, MOST);
-	server_pause(&nodes[1]);
-	server_pause(&nodes[2]);
-	int64_t begun_ms = now_ms();
-	/* The last try may not even be sent; the first may be held all the same. */
-	expect(LK_EMAYBEHELD, lk_lock_acquire(quorum.lock, slow_ms(900), NULL, &err));
-	check_int(now_ms() - begun_ms, >=, slow_ms(900));
-	check_int(now_ms() - begun_ms, <, slow_ms(1400)); /* of 1,600 that two tries take */
-	server_resume(&nodes[1]);
-	server_resume(&nodes[2]);
-	wait_until(nodes_with("q") == 0, 8000);
-	close_quorum(&quorum, MOST);
-}
-
-static void test_a_node_that_answers_with_errors(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	open_quorum(&quorum, MOST, "", NULL);
-	redis_do(&nodes[0], "CONFIG SET maxmemory 1");
-	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	redis_do(&nodes[1], "CONFIG SET maxmemory 1");
-	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	check(strstr(err.message, "OOM") != NULL);
-	redis_do(&nodes[0], "CONFIG SET maxmemory 0");
-	redis_do(&nodes[1], "CONFIG SET maxmemory 0");
-	redis_do(&nodes[2], "SET q text");
-	expect(0, lk_lock_acquire(quorum.lock, slow_ms(5000), NULL, &err));
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	redis_do(&nodes[1], "SET q text");
-	expect(LK_EWRONGTYPE, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	redis_do(&nodes[1], "DEL q");
-	redis_do(&nodes[2], "DEL q");
 	close_quorum(&quorum, MOST);
 }
 
@@ -427,85 +334,6 @@ static void test_strings_are_shared_with_others(void **state)
 	close_quorum(&quorum, MOST);
 }
 
-static _Atomic int inside;
-
-static void take_in_turn(size_t index, void *argument)
-{
-	struct quorum *quorums = argument;
-	for (int i = 0; i < 15; i++) {
-		lk_lock *lock = quorums[index % 2].lock;
-		if (expect(0, lk_lock_acquire(lock, slow_ms(40000), NULL, &err)) < 0)
-			return;
-		check_int(atomic_fetch_add(&inside, 1), ==, 0);
-		atomic_fetch_sub(&inside, 1);
-		expect(0, lk_lock_release(lock, NULL, &err));
-	}
-}
-
-static void test_one_at_a_time(void **state)
-{
-	(void)state;
-	struct quorum quorums[2];
-	struct threads threads;
-	open_quorum(&quorums[0], MOST, "", NULL);
-	open_quorum(&quorums[1], MOST, "", NULL);
-	threads_start(&threads, 6, take_in_turn, quorums);
-	threads_join(&threads, 60000);
-	close_quorum(&quorums[0], MOST);
-	close_quorum(&quorums[1], MOST);
-}
-
-static void test_force_and_cancel(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	lk_cancel *cancel;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	open_quorum(&quorum, MOST, "", NULL);
-	expect(0, lk_cancel_new(&cancel, &err));
-	options.cancel = cancel;
-	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_lock_acquire(quorum.lock, -1, &options, &err));
-	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	expect(1, lk_lock_force_release(quorum.lock, &err));
-	expect(LK_ELOST, lk_lock_release(quorum.lock, NULL, &err));
-	expect(0, lk_lock_force_release(quorum.lock, &err));
-	lk_cancel_free(cancel);
-	close_quorum(&quorum, MOST);
-}
-
-static void force_release(size_t index, void *argument)
-{
-	(void)index;
-	expect(1, lk_lock_force_release(argument, &err));
-}
-
-/* The third node is waited for, when the lock is taken on the two that are free: that is a lock
- * that was not asked for. */
-static void test_force_release_does_not_touch_the_next_owner(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	struct threads threads;
-	open_quorum(&quorum, MOST, command_limit(1000), NULL);
-	know_all(&quorum, MOST);
-	for (size_t i = 0; i < MOST; i++)
-		stranger_on(i, 60000);
-	server_pause(&nodes[2]);
-	threads_start(&threads, 1, force_release, quorum.lock);
-	wait_until(redis_integer(&nodes[0], "EXISTS q") == 0, 5000);
-	wait_until(redis_integer(&nodes[1], "EXISTS q") == 0, 5000);
-	expect(0, lk_lock_acquire(quorum.lock, slow_ms(5000), NULL, &err));
-	threads_join(&threads, 10000);
-	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
-	server_resume(&nodes[2]);
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	redis_do(&nodes[2], "DEL q");
-	wait_until(nodes_with("q") == 0, 5000);
-	close_quorum(&quorum, MOST);
-}
-
 static void wait_in_vain(size_t index, void *argument)
 {
 	(void)index;
@@ -548,19 +376,6 @@ static void test_a_wait_without_limit_ends_with_its_nodes(void **state)
 	wait_without_a_majority(server_pause);
 }
 
-static void test_close_releases(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	open_quorum(&quorum, MOST, "", NULL);
-	expect(0, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	expect(LK_EHELD, lk_client_close(quorum.client[0], LK_CLOSE_IF_IDLE, &err));
-	expect(0, lk_client_close(quorum.client[0], LK_CLOSE_RELEASE, &err));
-	wait_until(nodes_with("q") == 0, 5000);
-	expect(LK_ECLOSED, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	close_quorum(&quorum, MOST);
-}
-
 /* A majority is silent: close must not say that the lock is free. */
 static void close_over_silence(int (*give_up)(struct quorum *quorum))
 {
@@ -599,46 +414,6 @@ static void test_close_waits_for_a_majority(void **state)
 	(void)state;
 	close_over_silence(give_up_by_closing);
 	close_over_silence(give_up_without_waiting);
-}
-
-static void test_close_waits_for_no_minority(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	/* What know_all() has left to compensation ends with those leases. */
-	open_quorum(&quorum, MOST, "command_timeout_ms=12000 watchdog_ms=2000", NULL);
-	know_all(&quorum, MOST);
-	server_pause(&nodes[2]); /* it takes the answers of both others to get the lock */
-	lk_acquire_options options = with_lease(600000);
-	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), &options, &err));
-	server_resume(&nodes[2]);
-	wait_until(nodes_with("q") == MOST, 5000);
-	server_pause(&nodes[2]);
-	int64_t begun_ms = now_ms();
-	expect(0, lk_client_close(quorum.client[0], LK_CLOSE_RELEASE, &err));
-	check_int(now_ms() - begun_ms, <, 8000);
-	check_int(redis_integer(&nodes[0], "EXISTS q"), ==, 0);
-	check_int(redis_integer(&nodes[1], "EXISTS q"), ==, 0);
-	server_resume(&nodes[2]);
-	wait_until(nodes_with("q") == 0, 5000);
-	close_quorum(&quorum, MOST);
-}
-
-static void test_nodes_that_are_closed(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	open_quorum(&quorum, MOST, "", NULL);
-	know_all(&quorum, MOST);
-	expect(0, lk_client_close(quorum.client[1], LK_CLOSE_ABANDON, &err));
-	expect(0, lk_lock_acquire(quorum.lock, slow_ms(5000), NULL, &err));
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	expect(0, lk_client_close(quorum.client[2], LK_CLOSE_ABANDON, &err));
-	int64_t begun_ms = now_ms();
-	expect(LK_ENOQUORUM, lk_lock_acquire(quorum.lock, 0, NULL, &err));
-	check_int(now_ms() - begun_ms, <, slow_ms(1500)); /* of 3,000 that a silent node takes */
-	wait_until(nodes_with("q") == 0, 5000);
-	close_quorum(&quorum, MOST);
 }
 
 static void test_bad_input(void **state)
@@ -691,15 +466,10 @@ int main(void)
 		quorum_test(test_all_nodes_have_it),
 		quorum_test(test_a_majority_is_enough_and_a_minority_is_not),
 		quorum_test(test_dead_nodes),
-		quorum_test(test_a_silent_node_is_not_waited_for),
-		quorum_test(test_a_late_grant_belongs_to_the_hold),
 		quorum_test(test_a_node_that_was_busy_joins),
-		quorum_test(test_a_silent_majority_may_hold),
 		quorum_test(test_a_wait_limit_bounds_the_first_try_of_a_caller_that_has_waited),
 		quorum_test(test_a_node_that_was_not_asked_holds_nothing),
 		quorum_test(test_an_owner_in_the_way_does_not_hide_what_may_be_held),
-		quorum_test(test_a_wait_limit_bounds_every_try),
-		quorum_test(test_a_node_that_answers_with_errors),
 		quorum_test(test_one_wrong_key_does_not_end_the_wait),
 		quorum_test(test_a_lock_on_a_node_keeps_its_own_lease),
 		quorum_test(test_nobody_waits_for_the_release),
@@ -707,14 +477,8 @@ int main(void)
 		quorum_test(test_a_restarted_node_has_no_vote),
 		quorum_test(test_two_addresses_of_one_server),
 		quorum_test(test_strings_are_shared_with_others),
-		quorum_test(test_one_at_a_time),
-		quorum_test(test_force_and_cancel),
-		quorum_test(test_force_release_does_not_touch_the_next_owner),
 		quorum_test(test_a_wait_without_limit_ends_with_its_nodes),
-		quorum_test(test_close_releases),
 		quorum_test(test_close_waits_for_a_majority),
-		quorum_test(test_close_waits_for_no_minority),
-		quorum_test(test_nodes_that_are_closed),
 		quorum_test(test_bad_input),
 	};
 	return cmocka_run_group_tests(tests, start_nodes, stop_nodes);

@@ -85,40 +85,6 @@ static void test_64_readers_at_once(void **state)
 	close_sides(&crowd.sides);
 }
 
-static void mix(size_t index, void *argument)
-{
-	struct crowd *crowd = argument;
-	bool writer = index % 4 == 0;
-	lk_lock *lock = writer ? crowd->sides.write : crowd->sides.read;
-	for (int64_t i = 0; i < crowd->rounds; i++) {
-		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-		if (writer) {
-			check_int(++crowd->writing, ==, 1);
-			check_int(crowd->reading, ==, 0);
-			crowd->writing--;
-		} else {
-			size_t now = ++crowd->reading;
-			check_int(crowd->writing, ==, 0);
-			if (now > crowd->most)
-				crowd->most = now;
-			crowd->reading--;
-		}
-		expect(0, lk_lock_release(lock, NULL, &err));
-		if (!writer)
-			sleep_ms(1); /* so that the writers come to theirs */
-	}
-}
-
-static void test_a_writer_is_alone(void **state)
-{
-	(void)state;
-	struct crowd crowd = {.sides = open_sides("mixed"), .rounds = 50};
-	struct threads threads;
-	threads_start(&threads, 16, mix, &crowd);
-	threads_join(&threads, 60000);
-	close_sides(&crowd.sides);
-}
-
 /* ---- one owner ---- */
 
 static void test_reentry_on_both_sides_costs_no_command(void **state)
@@ -234,75 +200,6 @@ static void test_a_downgrade_admits_waiting_readers(void **state)
 
 /* ---- leases and the watchdog ---- */
 
-static void test_leases_end_one_by_one(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides("leases");
-	lk_event event = LK_EVENT_INIT;
-	expect(0, take_as(sides.read, "short", slow_ms(400), 0));
-	expect(0, take_as(sides.read, "long", slow_ms(60000), 0));
-	do
-		check_int(next_event(sides.client, &event, 10000), !=, 0);
-	while (event.type != LK_EVENT_LOST);
-	expect(0, lk_lock_is_held(sides.read, "short", &err));
-	expect(1, lk_lock_is_held(sides.read, "long", &err));
-	expect(LK_ELOST, give_as(sides.read, "short"));
-	expect(LK_EBUSY, take_as(sides.write, "writer", 0, 0));
-	expect(0, give_as(sides.read, "long"));
-	expect(0, take_as(sides.write, "writer", slow_ms(300), slow_ms(10000)));
-	expect(0, take_as(sides.read, "next", 0, slow_ms(10000)));
-	expect(LK_ELOST, give_as(sides.write, "writer"));
-	expect(1, lk_lock_is_held(sides.read, "next", &err));
-	expect(0, give_as(sides.read, "next"));
-	close_sides(&sides);
-}
-
-static void check_kept(lk_client *client, lk_lock *lock, int64_t for_ms)
-{
-	uint64_t renewals = stats_of(client).renewals;
-	int64_t end_ms = now_ms() + slow_ms(for_ms);
-	while (now_ms() < end_ms) {
-		check_int(remaining(lock, NULL), >, 0);
-		check_int(redis_integer(&server, "PTTL watched"), >, 0);
-		sleep_ms(10);
-	}
-	check_int(stats_of(client).renewals, >=, renewals + 3);
-}
-
-/* With Redisson the end of a nested read ends the renewal of the write, too. */
-static void test_watchdog_on_both_sides(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides_with("watched", 0, slow_ms(300));
-	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
-	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
-	check_kept(sides.client, sides.write, 900);
-	check_kept(sides.client, sides.read, 900);
-	expect(0, lk_lock_release(sides.read, NULL, &err));
-	check_kept(sides.client, sides.write, 900);
-	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
-	expect(0, lk_lock_release(sides.write, NULL, &err));
-	check_kept(sides.client, sides.read, 900);
-	expect(0, lk_lock_release(sides.read, NULL, &err));
-	check_int(stats_of(sides.client).lost, ==, 0);
-	close_sides(&sides);
-}
-
-static void test_a_lease_of_the_read_does_not_end_the_write(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides_with("watched", 0, slow_ms(600));
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = slow_ms(150);
-	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
-	expect(0, lk_lock_acquire(sides.read, -1, &options, &err));
-	check_kept(sides.client, sides.write, 1500);
-	expect(LK_ELOST, lk_lock_release(sides.read, NULL, &err));
-	expect(1, lk_lock_is_held(sides.write, NULL, &err));
-	expect(0, lk_lock_release(sides.write, NULL, &err));
-	close_sides(&sides);
-}
-
 /* The owner reads on, so the key stays: but not what it wrote under. */
 static void test_an_expired_write_does_not_keep_readers_out(void **state)
 {
@@ -333,39 +230,6 @@ static void test_extend_each_side(void **state)
 		expect(0, give_as(both[i], "o"));
 	}
 	close_sides(&sides);
-}
-
-/* ---- lost ---- */
-
-static void test_force_release_wakes_readers(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides_with("forced", 0, slow_ms(300));
-	lk_event event = LK_EVENT_INIT;
-	int lost = 0;
-	expect(0, take_as(sides.read, "a", 0, 0));
-	expect(0, take_as(sides.read, "b", 0, 0));
-	expect(0, lk_lock_force_release(sides.write, &err));
-	expect(1, lk_lock_force_release(sides.read, &err));
-	while (lost < 2)
-		lost += next_event(sides.client, &event, 10000) == LK_EVENT_LOST;
-	expect(LK_ELOST, give_as(sides.read, "a"));
-	expect(LK_ELOST, give_as(sides.read, "b"));
-	close_sides(&sides);
-}
-
-static void test_the_client_releases_both_sides_at_its_end(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides("closed");
-	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
-	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
-	expect(0, take_as(sides.read, "nobody", 0, 0) == LK_EBUSY ? 0 : -1);
-	expect(LK_EHELD, lk_client_close(sides.client, LK_CLOSE_IF_IDLE, &err));
-	lk_lock_free(sides.read);
-	lk_lock_free(sides.write);
-	drop_client(sides.client);
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
 }
 
 /* ---- writers that are kept out, and preferred ones ---- */
@@ -537,19 +401,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_64_readers_at_once),
-		api_test(test_a_writer_is_alone),
 		api_test(test_reentry_on_both_sides_costs_no_command),
 		api_test(test_an_upgrade_is_refused_at_once),
 		api_test(test_an_upgrade_is_refused_to_a_named_owner),
 		api_test(test_the_sides_have_owners_of_their_own),
 		api_test(test_a_downgrade_admits_waiting_readers),
-		api_test(test_leases_end_one_by_one),
-		api_test(test_watchdog_on_both_sides),
-		api_test(test_a_lease_of_the_read_does_not_end_the_write),
 		api_test(test_an_expired_write_does_not_keep_readers_out),
 		api_test(test_extend_each_side),
-		api_test(test_force_release_wakes_readers),
-		api_test(test_the_client_releases_both_sides_at_its_end),
 		api_test(test_readers_can_keep_a_writer_out),
 		api_test(test_a_preferred_writer_comes_next),
 		api_test(test_readers_do_not_wait_for_a_cancelled_writer),

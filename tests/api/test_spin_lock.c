@@ -49,30 +49,6 @@ static void test_on_the_wire(void **state)
 	close_client(client);
 }
 
-static void wait_for_it(size_t index, void *argument)
-{
-	(void)index;
-	expect(0, lk_lock_acquire(argument, slow_ms(20000), NULL, &err));
-	expect(0, lk_lock_release(argument, NULL, &err));
-}
-
-static void test_a_waiter_finds_out_by_itself(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_spin(client, NULL);
-	struct threads threads;
-	stranger_takes("spin", 600000);
-	redis_do(&server, "CONFIG RESETSTAT");
-	threads_start(&threads, 3, wait_for_it, lock);
-	wait_until(calls("evalsha") >= 4, 10000);
-	redis_do(&server, "DEL spin"); /* says nothing */
-	threads_join(&threads, 20000);
-	check_int(calls("subscribe") + calls("publish"), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
-}
-
 /* How often a waiter asks within `wait_ms`. On a busy machine the last answer may come too late. */
 static long long tries_of(lk_client *client, const lk_spin_lock_options *options, int64_t wait_ms)
 {
@@ -131,44 +107,6 @@ static void test_a_pause_can_be_cancelled(void **state)
 	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
 	redis_do(&server, "DEL spin");
 	lk_cancel_free(options.cancel);
-	lk_lock_free(lock);
-	close_client(client);
-}
-
-static void test_lost_and_forced(void **state)
-{
-	(void)state;
-	lk_client *client = open_client(), *other = open_client();
-	lk_lock *lock = new_spin(client, NULL), *theirs = new_spin(other, NULL);
-	lk_event event = LK_EVENT_INIT;
-	redis_do(&server, "CONFIG RESETSTAT");
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	expect(1, lk_lock_force_release(theirs, &err));
-	expect(0, lk_lock_force_release(theirs, &err));
-	check_int(calls("publish"), ==, 0);
-	expect(0, lk_lock_acquire(theirs, -1, NULL, &err));
-	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	expect(1, lk_lock_is_held(theirs, NULL, &err));
-	expect(0, lk_lock_release(theirs, NULL, &err));
-	expect(LK_ENOTOWNER, lk_lock_release(theirs, NULL, &err));
-	check_int(next_event(client, &event, 0), ==, 0);
-	lk_lock_free(lock);
-	lk_lock_free(theirs);
-	close_client(client);
-	close_client(other);
-}
-
-static void test_the_watchdog_keeps_it(void **state)
-{
-	(void)state;
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_lock *lock = new_spin(client, NULL);
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	wait_until(stats_of(client).renewals >= 4, 10000); /* longer than one lease */
-	expect(1, lk_lock_is_held(lock, NULL, &err));
-	expect(0, lk_lock_extend(lock, slow_ms(60000), NULL, &err));
-	check_int(redis_integer(&server, "PTTL spin"), >, 30000);
-	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -298,11 +236,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_on_the_wire),
-		api_test(test_a_waiter_finds_out_by_itself),
 		api_test(test_the_pauses_are_as_they_are_set),
 		api_test(test_a_pause_can_be_cancelled),
-		api_test(test_lost_and_forced),
-		api_test(test_the_watchdog_keeps_it),
 		api_test(test_by_wire_field),
 		api_test(test_kinds_of_one_name_exclude_each_other),
 		api_test(test_threads_of_two_clients_exclude_each_other),

@@ -14,33 +14,6 @@ static bool readable(lk_client *client)
 	return poll(&poll_fd, 1, 0) == 1;
 }
 
-static void test_kept_beyond_its_lease_and_not_after_release(void **state)
-{
-	(void)state;
-	lk_client *client = open_watched(300);
-	lk_lock *lock = new_lock(client, "kept");
-	lk_event event = LK_EVENT_INIT;
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	int64_t end_ms = now_ms() + slow_ms(1500);
-	while (now_ms() < end_ms) {
-		check_int(remaining(lock, NULL), >, 0);
-		check_int(redis_integer(&server, "PTTL kept"), >, 0);
-		sleep_ms(10);
-	}
-	check_int(stats_of(client).renewals, >=, 5);
-	check_int(next_event(client, &event, 0), ==, 0);
-	expect(0, lk_lock_release(lock, NULL, &err));
-	uint64_t renewals = stats_of(client).renewals;
-	/* A stranger takes it now: no renewal of ours may touch it. */
-	stranger_takes("kept", slow_ms(60000));
-	redis_do(&server, "PEXPIRE kept %lld", slow_ms(400));
-	wait_until(redis_integer(&server, "EXISTS kept") == 0, 5000);
-	check_int(stats_of(client).renewals, ==, renewals);
-	check_int(stats_of(client).lost, ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
-}
-
 static void test_a_lease_is_not_renewed(void **state)
 {
 	(void)state;
@@ -191,26 +164,6 @@ static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 	check_int(remaining(lock, NULL), ==, LK_ELOST); /* whatever Redis says later */
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	wait_until(redis_integer(&server, "EXISTS risk") == 0, 5000);
-	lk_lock_free(lock);
-	close_client(client);
-}
-
-static void test_a_pause_within_the_lease_is_survived(void **state)
-{
-	(void)state;
-	lk_client *client = open_watched(1200);
-	lk_lock *lock = new_lock(client, "pause");
-	lk_event event = LK_EVENT_INIT;
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	for (int i = 0; i < 3; i++) {
-		server_pause(&server);
-		sleep_ms(slow_ms(350));
-		server_resume(&server);
-		sleep_ms(slow_ms(400));
-	}
-	check_int(remaining(lock, NULL), >, 0);
-	check_int(next_event(client, &event, 0), ==, 0);
-	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -379,24 +332,6 @@ static void test_handovers_keep_deadlines_right(void **state)
 	check_int(stats_of(client).handovers, >, 0);
 	check_int(stats_of(client).acquires, ==, 1600);
 	check_int(next_event(client, &event, 0), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
-}
-
-static void test_a_renewal_that_finds_nothing_is_a_loss_at_once(void **state)
-{
-	(void)state;
-	lk_client *client = open_watched(3000);
-	lk_lock *lock = new_lock(client, "flushed");
-	lk_event event = LK_EVENT_INIT;
-	int64_t deadline_ns = 0;
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	redis_do(&server, "FLUSHALL");
-	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
-	check_int(event.deadline_ns, <=, now_ns());
-	expect(LK_ELOST, lk_lock_deadline_ns(lock, NULL, &deadline_ns, &err));
-	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	check_int(redis_integer(&server, "EXISTS flushed"), ==, 0);
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -582,21 +517,18 @@ static void test_what_nobody_renews(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		api_test(test_kept_beyond_its_lease_and_not_after_release),
 		api_test(test_a_lease_is_not_renewed),
 		api_test(test_a_lease_of_ones_own_is_renewed_too),
 		api_test(test_a_reentry_that_is_renewed),
 		api_test(test_watchdog_within_a_lease),
 		api_test(test_max_hold_ends_the_renewal),
 		api_test(test_at_risk_then_lost_when_the_server_hangs),
-		api_test(test_a_pause_within_the_lease_is_survived),
 		api_test(test_a_longer_lease_during_a_verification),
 		api_test(test_descriptor_is_readable_while_notices_are_pending),
 		api_test(test_a_release_deletes_its_notice),
 		api_test(test_a_thread_that_ends_while_it_holds),
 		api_test(test_a_new_thread_inherits_nothing),
 		api_test(test_handovers_keep_deadlines_right),
-		api_test(test_a_renewal_that_finds_nothing_is_a_loss_at_once),
 		api_test(test_many_locks_are_all_kept),
 		api_test(test_notices_say_why),
 		api_test(test_a_trouble_that_is_over_is_no_reason),
