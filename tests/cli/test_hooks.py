@@ -48,13 +48,6 @@ def last_line(result) -> dict:
     return json.loads(result.stderr.splitlines()[-1])
 
 
-def hooks_of(mark: str) -> list[int]:
-    """The processes with that in their environment."""
-    tree = Tree()
-    tree.mark = mark
-    return tree.pids()
-
-
 # ---- which event, and what stands in it ----
 
 @pytest.mark.parametrize("status", [0, 3])

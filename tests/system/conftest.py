@@ -14,11 +14,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "history")]
 from certificates import Certificates  # noqa: E402  (behind the path)
 from clusters import PATIENT_MS, Cluster  # noqa: E402
 from deployments import MASTER, FakeSentinel, Replicas, Watched  # noqa: E402
-from fake_cluster import FakeCluster  # noqa: E402
 from fixtures import (background, driver, folder, history, keeper, make_keeper,  # noqa: E402,F401
                       make_proxy, make_server, proxy, server)
 from long_hold import LongHold  # noqa: E402
-from servers import Server  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
@@ -98,41 +96,6 @@ def cluster(standing):
     its own; which of its nodes are masters changes."""
     standing.wait()
     return standing
-
-
-@pytest.fixture(scope="module")
-def servers_behind():
-    """The servers behind the nodes of fake clusters, which the tests of a file share."""
-    made = []
-    with tempfile.TemporaryDirectory(prefix="lk-") as folder:
-        for number in range(4):
-            place = pathlib.Path(folder) / f"server{number}"
-            place.mkdir()
-            made.append(Server(place).start_anywhere())
-        yield made
-        for server in made:
-            server.kill()
-
-
-@pytest.fixture
-def fake_cluster(servers_behind):
-    """fake_cluster(**options): a FakeCluster whose servers are empty."""
-    made = []
-
-    def make(**options) -> FakeCluster:
-        for server in servers_behind:
-            server.call("FLUSHALL")
-        made.append(FakeCluster(servers_behind, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.kill()
-
-
-@pytest.fixture
-def fake(fake_cluster):
-    return fake_cluster()
 
 
 @pytest.fixture(scope="session")

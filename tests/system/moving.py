@@ -1,7 +1,6 @@
 """What is done with a deployment whose master moves, however the client follows it."""
 from __future__ import annotations
 
-import contextlib
 import os
 
 import checker

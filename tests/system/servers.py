@@ -148,10 +148,6 @@ class Server:
                 return line.split(":", 1)[1]
         raise KeyError(name)
 
-    def refuses_scripts(self) -> bool:
-        """Whether what refuses writes also refuses scripts that write: since Redis 7."""
-        return int(self.info("redis_version").split(".")[0]) >= 7
-
     def has_ifeq(self) -> bool:
         """Whether it has SET with IFEQ."""
         try:

@@ -209,41 +209,6 @@ def test_an_extension_that_ends_before_the_acknowledgement(three, make_keeper, q
     assert seen.took < 15, "the limit is the hold's"
 
 
-@pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
-def test_counts(three, make_keeper, kind):
-    """What is changed is on all replicas; and if it is not, that is said."""
-    keeper = make_keeper(three.url)
-    key = "count"
-    keeper.call("set", key, kind=kind, count=5).ok()
-    for replica in three.servers[1:]:
-        assert replica.call("GET", key) == b"5"
-    leave_alone(three.servers[2])
-    keeper.call("ping").ok()
-    if kind == "latch":
-        keeper.call("down", key, kind=kind).is_code("LK_ENOTDURABLE")
-        assert three.servers[0].call("GET", key) == b"4"
-        return
-    keeper.call("add", key, kind=kind, count=2).is_code("LK_ENOTDURABLE")
-    assert three.servers[0].call("GET", key) == b"7", "made once, and told"
-    seen = keeper.call("within", key, kind=kind, count=3, wait=1500)
-    seen.is_code("LK_ENOTDURABLE", "LK_EMAYBEHELD")
-    until(lambda: three.servers[0].call("GET", key) == b"7", 10, "given back")
-
-
-def test_a_fair_hand_over_is_on_every_replica(three, make_keeper):
-    """The next in the queue has it by another's release: it asks whether all have that."""
-    first, second = make_keeper(three.url), make_keeper(three.url)
-    for number in range(10):
-        first.call("acquire", "fair", kind="fair", lease=LEASE_MS).ok()
-        waits = second.say("within", "fair", kind="fair", lease=LEASE_MS, wait=20000)
-        until(lambda: three.servers[0].call("LLEN", "redisson_lock_queue:{fair}") == 1, 10)
-        first.call("release", "fair", kind="fair").ok()
-        waits.result().ok()
-        owner = set(three.servers[0].holders("fair"))
-        assert all(set(replica.holders("fair")) == owner for replica in three.servers[1:])
-        second.call("release", "fair", kind="fair").ok()
-
-
 def waits_run(server) -> int:
     lines = server.call("INFO", "commandstats").decode().splitlines()
     return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines
@@ -331,20 +296,6 @@ def test_the_connection_is_lost_in_between(behind, make_keeper, kind, lost):
     never(lambda: pair.servers[0].call("EXISTS", "some"), 0.3, "one release frees it")
 
 
-def test_a_client_that_closes_meanwhile(replicas, make_keeper):
-    """What was answered and not acknowledged is given back."""
-    pair = replicas(count=2)
-    keeper = make_keeper(pair.servers[0].url, replica_acks=1, command_timeout_ms=6000)
-    keeper.call("ping").ok()
-    pair.servers[1].pause()
-    waits = keeper.say("within", "some", thread="waits", lease=LEASE_MS, wait=20000)
-    until(lambda: pair.servers[0].call("EXISTS", "some"), 5, "the master has it")
-    keeper.call("close", how=1)
-    waits.result().is_code("LK_ECLOSED", "LK_EMAYBEHELD", "LK_ENOTDURABLE")
-    pair.servers[1].resume()
-    until(lambda: not pair.servers[0].call("EXISTS", "some"), 10, "it is given back")
-
-
 def test_who_may_not_wait(replicas, make_keeper):
     pair = replicas(count=2)
     pair.servers[0].call("ACL", "SETUSER", "lk", "on", ">pw", "~*", "&*", "+@all", "-wait")
@@ -404,75 +355,16 @@ def test_a_former_master_that_is_promoted_again(watched, make_keeper, count):
     sentinel.resume()
 
 
-@pytest.mark.parametrize(("flags", "code"), [
-    ("slave", "LK_ENOTDURABLE"),
-    ("s_down,slave,disconnected", "OK"),
-    ("s_down,slave,disconnected,promoted", "LK_ENOTDURABLE"),
-])
-def test_a_replica_that_is_being_promoted_counts(named, make_server, make_keeper, flags, code):
-    """Sentinels that wait for half a second call it down until they have connected to it again."""
-    master, heir = make_server(), make_server()
-    url = named((("127.0.0.1", master.port), "a"))
-    named.made[0].replicas = [{"ip": "127.0.0.1", "port": heir.port, "flags": flags,
-                               "last-ok-ping-reply": 1032, "master-link-status": "ok"}]
-    make_keeper(url).call("try", "some").is_code(code)
-
-
 SLAVE = {"flags": "slave", "last-ok-ping-reply": 100, "role-reported": "slave",
          "master-link-status": "err", "master-link-down-time": 0, "master-host": "?",
          "slave-priority": 100, "slave-repl-offset": 0}
 """What a sentinel tells of a replica that it has not looked at yet."""
-FORMER = {**SLAVE, "role-reported": "master"}
 JOINING = {**SLAVE, "master-host": "127.0.0.1", "master-link-down-time": -1000,
            "slave-repl-offset": 1}
 
 
 def fields_of(server, **fields) -> dict[str, object]:
     return {"ip": "127.0.0.1", "port": server.port, **fields}
-
-
-@pytest.mark.parametrize(("fields", "code"), [
-    (SLAVE, "LK_ENOTDURABLE"),
-    (FORMER, "OK"),
-    ({**FORMER, "master-host": "127.0.0.1"}, "LK_ENOTDURABLE"),
-    ({**FORMER, "flags": "slave,promoted"}, "LK_ENOTDURABLE"),
-], ids=["not-seen", "former", "followed-before", "promoted"])
-def test_a_former_master_that_sentinels_know(named, make_server, make_keeper, fields, code):
-    """A new client has never seen it as the master. It has called itself one ever since; one that
-    was heard to follow, and is a master by now, is being promoted."""
-    master, other = make_server(), make_server()
-    url = named((("127.0.0.1", master.port), "a"))
-    named.made[0].replicas = [fields_of(other, **fields)]
-    make_keeper(url).call("try", "some").is_code(code)
-
-
-@pytest.mark.parametrize("more", [{"master-host": "127.0.0.1"}, {"flags": "slave,promoted"}])
-def test_one_sentinel_knows_better_about_a_former_master(named, make_server, make_keeper, more):
-    master, other = make_server(), make_server()
-    url = named(*((("127.0.0.1", master.port), name) for name in "ab"))
-    for sentinel, its in zip(named.made, ({}, more)):
-        sentinel.replicas = [fields_of(other, **{**FORMER, **its})]
-    make_keeper(url).call("try", "some").is_code("LK_ENOTDURABLE")
-
-
-def test_a_former_master_counts_while_few_sentinels_answer(named, make_server, make_keeper):
-    """The others may be making it the master again, on their side of the network."""
-    master, other = make_server(), make_server()
-    url = named(*((("127.0.0.1", master.port), name) for name in "abc"))
-    for sentinel in named.made:
-        sentinel.replicas = [fields_of(other, **FORMER)]
-    for sentinel in named.made[1:]:
-        sentinel.stop()
-    make_keeper(url).call("try", "some").is_code("LK_ENOTDURABLE")
-
-
-def test_a_new_client_right_after_a_planned_failover(watched, make_keeper):
-    """It need not wait until sentinels have the former master follow, which takes them 8 s."""
-    trio = watched()
-    old = trio.master()
-    trio.failover()
-    make_keeper(trio.url).call("within", "first", wait=30_000).ok()
-    assert trio.is_master(old)
 
 
 @pytest.mark.parametrize(("joining", "other", "code"), [
@@ -499,24 +391,6 @@ def test_a_replica_that_gets_its_first_copy(replicas, named, make_server, make_k
                                       "master-link-status": "ok", **other}),
         fields_of(new, **{**JOINING, **joining})]
     make_keeper(url).call("try", "some").is_code(code)
-
-
-def test_one_that_has_followed_counts_while_it_synchronizes(replicas, named, make_server,
-                                                            make_keeper):
-    """It had the data, and may be promoted with what it has left of them."""
-    pair, again = replicas(count=2), make_server()
-    url = named((("127.0.0.1", pair.servers[0].port), "a"))
-    (sentinel,) = named.made
-    linked = {**SLAVE, "master-host": "127.0.0.1", "slave-repl-offset": 500,
-              "master-link-status": "ok"}
-    sentinel.replicas = [fields_of(pair.servers[1], **linked), fields_of(again, **linked)]
-    keeper = make_keeper(url)
-    keeper.call("try", "some").is_code("LK_ENOTDURABLE")
-    sentinel.replicas[1] = fields_of(again, **JOINING)
-    asked = sentinel.asked
-    until(lambda: sentinel.asked > asked + 2, 10, "it has heard of that")
-    keeper.call("try", "some").is_code("LK_ENOTDURABLE")
-    make_keeper(url).call("within", "some", wait=20_000).ok()
 
 
 def test_a_new_replica_that_synchronizes_for_long(watched, make_keeper, folder):

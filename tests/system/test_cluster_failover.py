@@ -6,12 +6,10 @@ import time
 import pytest
 
 import moving
-from clusters import maps_asked
 from keeper import EVENT_LOST
-from moving import EVERY_LOCK, Contest, Stress
+from moving import EVERY_LOCK, Contest
 from waiting import never, until
 
-CLUSTER_NODE_TIMEOUT_MS = 1000  # a node is elected at most once in four of these
 HOW = ["", "FORCE", "TAKEOVER"]
 IDS = ["planned", "force", "takeover"]
 
@@ -32,20 +30,6 @@ def test_a_failover_while_held(cluster, make_keeper, how, messages):
     contest.is_kept()
     assert contest.holder.call("acquire", cluster.name_on(0), thread="next").ok().took < 5
     contest.hand_over()
-
-
-@pytest.mark.parametrize("how", HOW, ids=IDS)
-def test_a_call_finds_the_new_master(cluster, make_keeper, how):
-    """Even one that does not wait: the old master refuses it, so it was not done."""
-    keeper, name = make_keeper(cluster.url), cluster.name_on(1, "calls")
-    for _ in range(2):
-        keeper.call("within", name, wait=10_000).ok()
-        new = cluster.failover(1, how)
-        assert keeper.call("release", name).ok().took < 5
-        assert not new.call("EXISTS", name)
-        keeper.call("try", name).ok()
-        assert new.call("EXISTS", name)
-        keeper.call("release", name).ok()
 
 
 def copy_has(replica, name: str) -> bool:
@@ -96,17 +80,6 @@ def test_what_was_not_replicated_is_told(clusters, make_keeper):
     keeper.call("release", elsewhere).ok()
 
 
-def test_a_grant_is_on_the_replica(cluster, make_keeper):
-    """At the moment at which it is told, on each shard."""
-    keeper = make_keeper(cluster.url)
-    for index in range(3):
-        replica = cluster.replicas(index)[0]
-        for _ in range(20):
-            name = cluster.name_on(index, "acked")
-            keeper.call("acquire", name).ok()
-            assert copy_has(replica, name)
-
-
 def test_too_few_have_it(clusters, make_keeper):
     """A shard whose replica does not follow grants nothing; the others do."""
     cluster = clusters(node_timeout_ms=60_000)
@@ -148,36 +121,6 @@ def test_other_shards_go_on(clusters, make_keeper):
     assert all(keeper.call("is_held", name).result == 1 for name in held)
     old.resume()
     waits.result().ok()
-
-
-@pytest.mark.parametrize("away", ["killed", "paused"])
-def test_a_master_that_is_missed_is_asked_for(clusters, make_keeper, away):
-    """Some times a second, so that its heir is found soon; and not in a storm."""
-    cluster = clusters(node_timeout_ms=60_000)
-    keeper, name = make_keeper(cluster.url, command_timeout_ms=500), cluster.name_on(0)
-    keeper.call("acquire", name).ok()
-    keeper.call("release", name).ok()
-    old = cluster.master(0)
-    (old.kill if away == "killed" else old.pause)()
-    keeper.say("within", name, thread="w", wait=60_000)
-    left = cluster.running()
-    time.sleep(1)
-    before, begun = maps_asked(left), time.monotonic()
-    time.sleep(3)
-    per_second = (maps_asked(left) - before) / (time.monotonic() - begun)
-    assert 5 < per_second < 60
-
-
-def test_a_newcomer_while_a_master_hangs(clusters, make_keeper):
-    """It is the first that the URL lists. The others tell of all."""
-    cluster = clusters(node_timeout_ms=60_000)
-    old, names = cluster.nodes[0], [cluster.name_on(index) for index in (1, 2)]
-    old.pause()
-    keeper = make_keeper(cluster.url)
-    for name in names:
-        assert keeper.call("acquire", name).ok().took < 5
-    old.resume()
-    keeper.call("acquire", cluster.name_on(0)).ok()
 
 
 def test_a_master_that_was_paused_is_not_believed(clusters, make_keeper):
@@ -225,32 +168,3 @@ def test_a_holder_is_paused_with_its_master(clusters, make_keeper):
     moving.is_told(keeper, name)
     cluster.wait()
     assert other.call("is_held", name).result == 1
-
-
-def fail_over(cluster, how: str) -> None:
-    old = cluster.master(0)
-    if how == "kill":
-        old.kill()
-        cluster.switched(old)
-        old.restart()
-    elif how == "pause":
-        old.pause()
-        cluster.switched(old)
-        old.resume()
-    else:
-        cluster.failover(0, "" if how == "planned" else how.upper())
-    cluster.wait()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [*IDS, "kill", "pause"])
-def test_never_two_owners(clusters, make_keeper, history, how):
-    """What two clients were told, while the master of a shard changes again and again."""
-    cluster = clusters()
-    name = f"{{{cluster.name_on(0)}}}turn"
-    keepers = [make_keeper(cluster.url, command_timeout_ms=500) for _ in range(2)]
-    stress = Stress(keepers, history, name=name, names=6, threads=6, wait=3000, hold_us=3000)
-    for _ in range(3):
-        fail_over(cluster, how)
-        stress.goes_on(50)
-    stress.end()

@@ -16,7 +16,7 @@ import pytest
 
 from clusters import maps_asked, slot_of
 from keeper import EVENT_LOST
-from moving import EVERY_LOCK, Contest, Stress, asleep, rival_of
+from moving import EVERY_LOCK, Contest, asleep, rival_of
 from waiting import never, until
 
 ONE_KEY = ("lock", "spin", "plain", "multi")
@@ -84,72 +84,6 @@ def test_moved_while_held(move, make_keeper, messages):
     move.whole()
     contest.hand_over()
     until(lambda: not any(move.to.call("EXISTS", name) for name in names.values()), 10, "all free")
-
-
-@pytest.mark.parametrize("messages", ["sharded", "both"])
-def test_who_listened_listens_again(move, make_keeper, messages):
-    """The slot is back before the waiter's map has shown it elsewhere."""
-    name, home = move.name("lock"), move.cluster.owner(move.slot)
-    waiter = make_keeper(move.cluster.url, messages=messages)
-    with home.connect() as java:
-        java.call("HSET", name, "java:1", 1)
-        java.call("PEXPIRE", name, 60_000)
-    waits = waiter.say("within", name, wait=60_000)
-    until(lambda: home.call("PUBSUB", "SHARDCHANNELS"), 10, "it listens")
-    os.kill(waiter.pid, signal.SIGSTOP)
-    move.whole()
-    assert not home.call("PUBSUB", "SHARDCHANNELS"), "the server has ended it"
-    move.back()
-    os.kill(waiter.pid, signal.SIGCONT)
-    until(lambda: home.call("PUBSUB", "SHARDCHANNELS"), 10, "it listens again")
-    assert not waits.done
-    home.call("DEL", name)
-    home.call("SPUBLISH", f"redisson_lock__channel:{name}", "0")
-    assert waits.result(10).ok().took < 50
-
-
-@pytest.mark.parametrize("kind", EVERY_LOCK)
-def test_a_newcomer_asks_the_new_master(move, make_keeper, kind):
-    """Its map is older than the move, and it has never used the slot."""
-    keeper = make_keeper(move.cluster.url)
-    keeper.call("ping").ok()
-    move.whole()
-    keeper.call("try", move.name(kind), kind=kind).ok()
-    assert move.to.call("EXISTS", move.name(kind)) == 1
-    keeper.call("release", move.name(kind), kind=kind).ok()
-
-
-def test_held_through_a_long_move(move, make_keeper):
-    """It is renewed before its keys have moved, and when they have, for longer than its lease."""
-    names = {kind: move.name(kind) for kind in EVERY_LOCK}
-    contest = Contest(make_keeper, move.cluster.url, names, LEASE_MS)
-    move.begin()
-    contest.is_kept()
-    move.keys()
-    contest.is_kept()
-    move.end()
-    contest.is_kept()
-    contest.hand_over()
-
-
-@pytest.mark.parametrize("moved", [False, True], ids=["before", "behind"])
-@pytest.mark.parametrize("kind", ONE_KEY)
-def test_one_key_goes_on_within_the_move(move, make_keeper, kind, moved):
-    """Its script runs where its key is (ASK); what is free is taken at the new node."""
-    contest = Contest(make_keeper, move.cluster.url, {kind: move.name(kind)}, LEASE_MS)
-    move.begin()
-    if moved:
-        move.keys()
-    contest.hand_over()
-    keeper, name = make_keeper(move.cluster.url), move.name("free")
-    keeper.call("try", name, kind=kind).ok()
-    assert move.to.call("CLUSTER", "COUNTKEYSINSLOT", move.slot) >= 1
-    contest.holder.call("try", name, kind=kind).is_code("LK_EBUSY")
-    move.keys()
-    move.end()
-    contest.holder.call("try", name, kind=kind).is_code("LK_EBUSY")
-    assert keeper.call("is_held", name, kind=kind).result == 1
-    keeper.call("release", name, kind=kind).ok()
 
 
 def test_a_move_is_no_reason_to_ask_for_maps(move, make_keeper):
@@ -229,18 +163,6 @@ def test_extended_within_the_move(move, make_keeper, queued):
     extends.result(20).ok()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVERY_LOCK if kind not in ONE_KEY])
-def test_keys_of_one_lock_on_two_nodes(move, make_keeper, kind):
-    """For half a lease. What was refused meanwhile is tried again before the lease ends."""
-    contest = Contest(make_keeper, move.cluster.url, {kind: move.name(kind)}, 2 * LEASE_MS)
-    move.begin()
-    assert len(move.keys(1)) == 1
-    never(contest.ended, LEASE_MS / 1000, "a wait is over")
-    move.keys()
-    move.end()
-    contest.hand_over()
-
-
 def test_keys_of_one_slot_on_two_nodes(move, make_keeper):
     """Many locks of the slot, half of them moved, are renewed in one turn of the watchdog."""
     names = [move.name(f"lock{number}") for number in range(20)]
@@ -266,36 +188,6 @@ def test_keys_of_one_slot_on_two_nodes(move, make_keeper):
     for name in names:
         keeper.call("release", name).ok()
     assert not any(move.to.call("EXISTS", name) for name in names)
-
-
-@EACH_WAY
-def test_a_slot_moves_and_its_new_master_fails_over(move, make_keeper):
-    """The client hears of both at once."""
-    names = {kind: move.name(kind) for kind in EVERY_LOCK}
-    contest = Contest(make_keeper, move.cluster.url, names, 6000)
-    move.whole()
-    new = move.cluster.failover(1)
-    contest.is_kept()
-    assert all(new.call("EXISTS", name) for name in names.values())
-    contest.hand_over()
-
-
-@EACH_WAY
-@pytest.mark.parametrize("kind", ["semaphore", "permits", "latch"])
-def test_counters(move, make_keeper, kind):
-    """A count is changed once, though its keys have moved between two changes."""
-    keeper, name, url = make_keeper(move.cluster.url), move.name(kind), move.cluster.url
-    keeper.call("set", name, kind=kind, count=9).ok()
-    other = make_keeper(url)
-    if kind == "latch":
-        waits = other.say("within", name, thread="w", kind=kind, wait=60_000)
-    for number in range(8):
-        (move.whole, move.back)[number % 2]()
-        keeper.call("down" if kind == "latch" else "acquire", name, kind=kind, count=1).ok()
-        assert move.cluster.node_of(name).call("GET", name) == b"%d" % (8 - number)
-    if kind == "latch":
-        keeper.call("down", name, kind=kind, count=1).ok()
-        waits.result().ok()
 
 
 # What each call adds to the count. Those of the same permits come one after the other.
@@ -377,17 +269,3 @@ def test_counters_that_are_called_too_early(move, make_keeper, kind, verb):
     said = answer.is_code("LK_EUNAVAILABLE", "LK_EUNREACHABLE").message
     assert "TRYAGAIN" in said or "not sent: its keys are being moved" in said
     never(lambda: count.value() != before, 0.5, "it was changed all the same")
-
-
-@pytest.mark.slow
-@EACH_WAY
-@pytest.mark.parametrize("kind", ["lock", "fair", "plain", "fenced"])
-def test_never_two_owners(move, make_keeper, history, kind):
-    """What two clients were told, while the slot of all their locks goes to and fro."""
-    keepers = [make_keeper(move.cluster.url) for _ in range(2)]
-    stress = Stress(keepers, history, kind=kind, name=move.name("turn"), names=4, threads=4,
-                    wait=5000, hold_us=2000)
-    for number in range(20):
-        (move.whole, move.back)[number % 2]()
-        stress.goes_on(10)
-    stress.end()

@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 import checker
-from proxy import HOLE, Once, Park, reply_to
+from proxy import HOLE
 from redisson_fair import JavaFairLock, keys_of
-from waiting import boottime_ns, never, until
+from waiting import boottime_ns, until
 
 NAME = "f"
 LOCK, QUEUE, SCORES, OURS = keys_of(NAME)
@@ -138,64 +137,6 @@ def test_a_forged_hand_over_grants_nothing(server, make_keeper, forged):
     nothing_left(server)
 
 
-def test_a_hand_over_message_grants_only_once(server, make_keeper):
-    """Neither to the same waiter in its next wait, nor to others, nor with another time."""
-    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    a.call("acquire", NAME, kind="fair").ok()
-    waits = line_up(server, b, "b")
-    monitor = server.monitor()
-    a.call("release", NAME, kind="fair").ok()
-    waits.result(5).ok()
-
-    def told():
-        return [words[2] for words in monitor.commands(True) if words[0].upper() == "PUBLISH"]
-    (message,) = until(told, 5)
-    b.call("release", NAME, thread="b", kind="fair").ok()
-    nothing_left(server)
-    a.call("acquire", NAME, kind="fair").ok()
-    waits = line_up(server, b, "b")
-    for replayed in (message, f"granted 9223372036854775807 {message.split()[2]}"):
-        assert not deceived(server, b, waits, replayed.encode())
-    a.call("release", NAME, kind="fair").ok()
-    waits.result(5).ok()
-    b.call("release", NAME, thread="b", kind="fair").ok()
-    nothing_left(server)
-
-
-def test_lease_counts_from_the_hand_over(server, make_keeper):
-    """Not from when the waiter gets to read the message."""
-    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    a.call("acquire", NAME, kind="fair").ok()
-    waits = line_up(server, b, "b", lease=20000)
-    b.pause()
-    handed_ns = boottime_ns()
-    a.call("release", NAME, kind="fair").ok()
-    released_ns = boottime_ns()
-    time.sleep(1.5)
-    b.resume()
-    answer = waits.result(5).ok()
-    assert answer.deadline_ns <= released_ns + 20e9
-    assert answer.deadline_ns >= handed_ns + 19e9 - 2e9
-    b.call("release", NAME, thread="b", kind="fair").ok()
-
-
-def test_waiter_that_slept_through_its_lease_holds_nothing(server, make_keeper):
-    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    a.call("acquire", NAME, kind="fair").ok()
-    waits = line_up(server, b, "b", lease=300)
-    b.pause()
-    a.call("release", NAME, kind="fair").ok()
-    until(lambda: server.call("EXISTS", LOCK) == 0, 5, "its lease is over")
-    a.call("acquire", NAME, kind="fair").ok()
-    b.resume()
-    until(lambda: len(queue(server)) == 1, 5, "it is in the queue again")
-    assert not waits.done
-    a.call("release", NAME, kind="fair").ok()
-    waits.result(5).ok()
-    b.call("release", NAME, thread="b", kind="fair").ok()
-    nothing_left(server)
-
-
 def test_java_and_ours_in_strict_order(server, make_keeper):
     keepers = [make_keeper(server.unix_url) for _ in range(2)]
     keepers[0].call("acquire", NAME, kind="fair").ok()
@@ -247,64 +188,6 @@ def test_cancelled_and_timed_out_waiters_leave_at_once(server, make_keeper):
     a.call("release", NAME, kind="fair").ok()
     assert last.result(5).ok().took < 20
     b.call("release", NAME, thread="last", kind="fair").ok()
-    nothing_left(server)
-
-
-def test_cancelled_before_the_answer_to_its_try(server, proxy, make_keeper):
-    a, b = make_keeper(server.unix_url), make_keeper(proxy.unix_url)
-    a.call("acquire", NAME, kind="fair").ok()
-    gate = threading.Event()
-    proxy.rule = once = Once(reply_to("evalsha"), Park(event=gate))
-    waits = b.say("acquire", NAME, kind="fair", cancel="token")
-    assert once.hit.wait(5)
-    b.cancel("token")
-    waits.result(5).is_code("LK_ECANCELLED")
-    assert len(queue(server)) == 1
-    gate.set()
-    until(lambda: queue(server) == [], 5, "its place is given up when the answer is there")
-    a.call("release", NAME, kind="fair").ok()
-    nothing_left(server)
-
-
-def test_limited_waiter_counts_as_alive_no_longer_than_it_waits(server, make_keeper):
-    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url, fair_wait_ms=20000)
-    a.call("acquire", NAME, kind="fair", lease=60000).ok()
-    limits = [line_up(server, b, f"t{wait}", verb="within", wait=wait) for wait in (8000, 600000)]
-    scores = [float(server.call("ZSCORE", SCORES, field)) for field in queue(server)]
-    ends_ms = time.time() * 1000 + server.call("PTTL", LOCK)
-    assert 5000 < scores[0] - ends_ms < 11000
-    assert 18000 < scores[1] - scores[0] < 22000, "fair_wait_ms, and not ten minutes"
-    a.call("release", NAME, kind="fair").ok()
-    for limit, wait in zip(limits, (8000, 600000)):
-        limit.result(5).ok()
-        b.call("release", NAME, thread=f"t{wait}", kind="fair").ok()
-
-
-def test_closed_client_leaves(server, make_keeper):
-    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    a.call("acquire", NAME, kind="fair").ok()
-    waits = line_up(server, b, "w")
-    b.call("close", thread="-", how=1)
-    waits.result(5).is_code("LK_ECLOSED")
-    until(lambda: queue(server) == [], 5)
-    a.call("release", NAME, kind="fair").ok()
-    nothing_left(server)
-
-
-def test_killed_waiter_costs_seconds(server, make_keeper):
-    a, killed, b = (make_keeper(server.unix_url) for _ in range(3))
-    a.call("acquire", NAME, kind="fair").ok()
-    line_up(server, killed, "k")
-    waits = line_up(server, b, "b")
-    killed.kill()
-    until(lambda: listening(server) == 1, 5, "the server knows that it is gone")
-    before = scripts_run(server)
-    released_ns = boottime_ns()
-    a.call("release", NAME, kind="fair").ok()
-    answer = waits.result(15).ok()
-    assert 2e9 < answer.end_ns - released_ns < 8e9, "a moment for it to come back, and no more"
-    assert scripts_run(server) - before < 10
-    b.call("release", NAME, thread="b", kind="fair").ok()
     nothing_left(server)
 
 
@@ -417,70 +300,4 @@ def test_a_try_without_an_answer_keeps_the_place(server, proxy, make_keeper):
     b.call("release", NAME, thread="b", kind="fair").ok()
     last.result(10).ok()
     c.call("release", NAME, thread="c", kind="fair").ok()
-    nothing_left(server)
-
-
-def test_a_grant_without_an_answer_is_found_by_the_next_try(server, proxy, make_keeper):
-    b = make_keeper(proxy.unix_url, command_timeout_ms=500)
-    b.call("ping").ok()
-    proxy.rule = once = Once(lambda message: message.reply and is_try(message), HOLE)
-    b.call("within", NAME, kind="fair", wait=20_000).ok()
-    assert once.hit.is_set() and len(server.holders(NAME)) == 1
-    assert b.call("is_held", NAME, kind="fair").result == 1
-    b.call("release", NAME, kind="fair").ok()
-    nothing_left(server)
-
-
-def test_cancels_and_hand_overs_at_one_time(server, make_keeper, history):
-    keepers = [make_keeper(server.unix_url) for _ in range(3)]
-    paths = [history() for _ in keepers]
-    runs = [keeper.say("stress", thread="s", kind="fair", name=NAME, threads=8, pairs=150,
-                       hold_us=100, cancel_us=cancel_us, history=path, run=number)
-            for number, (keeper, path, cancel_us) in enumerate(zip(keepers, paths, (0, 300, 700)))]
-    answers = [run.result(90) for run in runs]
-    checker.check(checker.read(*paths))
-    for answer in answers:
-        assert answer.get("acquire_OK") == answer.get("release_OK"), dict(answer)
-    assert answers[0]["acquire_OK"] == 8 * 150, "nobody cancels these"
-    assert any("acquire_LK_ECANCELLED" in answer for answer in answers)
-    nothing_left(server)
-
-
-def test_an_old_message_of_a_hand_over(server, proxy, make_keeper):
-    """The message comes when the lease that it brought is over, and the lock another's: it must
-    not count for the try that was refused meanwhile."""
-    holder, other = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    waiter = make_keeper(proxy.url)
-    holder.call("acquire", NAME, kind="fair", lease=1500).ok()
-    waits = line_up(server, waiter, "w", lease=400)
-    gate = threading.Event()
-    proxy.rule = once = Once(reply_to("message"), Park(event=gate))
-    holder.call("release", NAME, kind="fair").ok()
-    assert once.hit.wait(5)
-    other.call("within", NAME, kind="fair", wait=5000, lease=60000).ok()
-    until(lambda: queue(server), 10, "the waiter has asked again, and was refused")
-    until(lambda: tries_over(waiter), 10)
-    gate.set()
-    never(lambda: waits.done, 0.3, "two have it")
-    other.call("release", NAME, kind="fair").ok()
-    waits.result(5).ok()
-    waiter.call("release", NAME, kind="fair", thread="w")
-    nothing_left(server)
-
-
-def test_server_that_forgets_everything(server, make_keeper):
-    """It restarts empty: who waits queues up again, and is served."""
-    keepers = [make_keeper(server.unix_url) for _ in range(2)]
-    keepers[0].call("acquire", NAME, kind="fair").ok()
-    turns = [line_up(server, keepers[number % 2], f"t{number}") for number in range(4)]
-    server.restart()
-    served = []
-    until(lambda: any(turn.done for turn in turns), 20, "the first is served")
-    while len(served) < len(turns):
-        number = until(lambda: [number for number, turn in enumerate(turns)
-                                if turn.done and number not in served], 20)[0]
-        turns[number].result().ok()
-        served.append(number)
-        keepers[number % 2].call("release", NAME, thread=f"t{number}", kind="fair").ok()
-    keepers[0].call("release", NAME, kind="fair").is_code("LK_ELOST")
     nothing_left(server)

@@ -179,9 +179,6 @@ def test_flood_of_forged_messages(server, make_keeper, background):
     assert a.call("is_held", "flood").result == 1
 
 
-REPLIES = ["handshake", "acquire", "release", "renew", "subscribe", "message", "unsubscribe"]
-
-
 def replies_of_a_session(proxy, keeper, server) -> list[tuple[str, int]]:
     """What is answered in a session that uses all of them, and how long each answer is."""
     seen: list[tuple[str, int]] = []

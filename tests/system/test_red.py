@@ -148,41 +148,12 @@ def black_hole():
         hole.close()
 
 
-def swallow(reply: bool):
-    return lambda message: SWALLOW if message.reply == reply else None
-
-
-@pytest.mark.parametrize("slow", [(0,), (1, 4)], ids=["the-first", "two"])
-@pytest.mark.parametrize("replies", [False, True], ids=["requests", "answers"])
-def test_slow_node(quorum, slow, replies):
-    """Delayed beyond what a try waits for a node; a request that comes so late grants nothing."""
-    quorum.open().know_all()
-    for number in slow:
-        quorum.proxies[number].rule = \
-            lambda message: Park(2.0) if message.reply == replies else None
-    for _ in range(3):
-        quorum.check_grant()
-
-
 @pytest.mark.parametrize("holes", [(0,), (2, 4)], ids=["the-first", "two"])
 def test_black_hole(quorum, black_hole, holes):
     """A node whose connection is never made, and never refused."""
     for number in holes:
         quorum.urls[number] = black_hole().url
     quorum.open()
-    for _ in range(3):
-        quorum.check_grant()
-
-
-@pytest.mark.parametrize("silent", [(0,), (1, 3)], ids=["the-first", "two"])
-@pytest.mark.parametrize("known", [False, True], ids=["from-the-start", "later"])
-@pytest.mark.parametrize("reply", [False, True], ids=["does-nothing", "does-it"])
-def test_node_that_reads_and_says_nothing(quorum, silent, known, reply):
-    quorum.open()
-    if known:
-        quorum.know_all()
-    for number in silent:
-        quorum.proxies[number].rule = swallow(reply)
     for _ in range(3):
         quorum.check_grant()
 
@@ -201,99 +172,6 @@ def test_lost_answer(quorum, cut, known, where, verdict):
         quorum.proxies[number].rule = rule
     quorum.check_grants(rules)
     quorum.know_all()
-
-
-class LostThenSlow:
-    """The answer to an acquire is lost, and its second copy is late, and what follows it later."""
-
-    def __init__(self):
-        self.lost = Once(reply_to("acquire"), CUT_BEFORE)
-        self.slow = None
-
-    def __call__(self, message):
-        if self.lost.hit.is_set() and request("acquire")(message):
-            self.slow = self.slow or message.connection
-        if message.connection is self.slow and not message.reply:
-            return Park(0.05)
-        return self.lost(message)
-
-
-def test_a_release_does_not_overtake_a_second_copy(quorum):
-    """On another connection it would: the copy then takes what the caller has released."""
-    quorum.open().know_all()
-    rule = quorum.proxies[0].rule = LostThenSlow()
-    quorum.check_grants([rule.lost])
-    assert rule.slow
-    quorum.proxies[0].rule = None
-    quorum.know_all()
-
-
-class LostThenRefused:
-    """The first copy of an acquire runs and its answer is lost; the second is refused."""
-
-    def __init__(self, text: str):
-        self.lost = Once(reply_to("acquire"), CUT_BEFORE)
-        self.refused = Once(request("acquire"), erring_reply(text), number=1)
-
-    def __call__(self, message):
-        return self.lost(message) or self.refused(message)
-
-
-@pytest.mark.parametrize("text", [
-    "LOADING Redis is loading the dataset in memory",
-    "BUSY Redis is busy running a script.",
-    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist",
-    "NOREPLICAS Not enough good replicas to write.",
-], ids=lambda text: text.split()[0])
-@pytest.mark.parametrize("node", [0, 1], ids=["the-first", "another"])
-def test_refused_second_copy(quorum, node, text):
-    """It may have the lock all the same: it is released, granted or not."""
-    quorum.open().know_all()
-    rule = quorum.proxies[node].rule = LostThenRefused(text)
-    quorum.check_grants([rule.lost, rule.refused])
-    quorum.know_all()
-    quorum.proxies[4].rule = swallow(False)  # which leaves the outcome open until the refusal
-    strangers = (2, 3)
-    for number in strangers:
-        quorum.servers[number].call("HSET", "q", "stranger:1", "1")
-        quorum.servers[number].call("PEXPIRE", "q", 60000)
-    # The silent node makes it a majority if it was asked for the lock: the driver makes a handle
-    # for each call, so that a node has to say first who it is, unless that was asked just now. The
-    # same goes for the other; and its second copy is not sent to a node that has no time left.
-    for _ in range(10):
-        rule = quorum.proxies[node].rule = LostThenRefused(text)
-        quorum.call("try", lease=600_000).is_code("LK_EMAYBEHELD", "LK_EBUSY")
-        until(lambda: quorum.keys() == len(strangers), GONE_LIMIT, "ours is on no node")
-        never(lambda: quorum.keys() != len(strangers), 0.3, "it came back")
-        if rule.refused.hit.is_set():
-            break
-    assert rule.refused.hit.is_set()
-
-
-@pytest.mark.parametrize("lost", [(0,), (1, 3)], ids=["one", "two"])
-def test_lost_answer_of_a_release(quorum, lost):
-    quorum.open().know_all()
-    rules = [Once(reply_to("release"), CUT_BEFORE) for _ in lost]
-    for number, rule in zip(lost, rules):
-        quorum.proxies[number].rule = rule
-    quorum.check_grants(rules)
-    quorum.know_all()
-
-
-@pytest.mark.parametrize("lost", [(0, 1, 2), range(NODES)], ids=["a-majority", "all"])
-def test_lost_answer_of_a_forced_release(quorum, lost):
-    """It is sent once: a second copy could free what another has taken meanwhile."""
-    quorum.open().know_all()
-    quorum.keeper.listen("n0")
-    quorum.call("acquire", lease=600_000).ok()
-    until(lambda: quorum.holding() == NODES, 5)
-    for number in lost:
-        quorum.proxies[number].rule = Once(reply_to("force"), CUT_BEFORE)
-    quorum.call("force").is_code("LK_EMAYBEHELD")
-    until(lambda: quorum.keys() == 0, 5, "each node was asked")
-    assert quorum.call("force").result == 0
-    assert quorum.call("is_held").result == 0
-    quorum.call("release").is_code("LK_ELOST")
 
 
 def test_release_of_what_a_majority_has_lost(quorum):
@@ -316,40 +194,6 @@ def erring_reply(text: str) -> Replace:
 
 def erring(text: str):
     return lambda message: erring_reply(text) if request("acquire")(message) else None
-
-
-@pytest.mark.parametrize("text", [
-    "LOADING Redis is loading the dataset in memory",
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-    "READONLY You can't write against a read only replica.",
-    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist",
-    "NOPERM this user has no permissions to run the 'evalsha' command",
-], ids=lambda text: text.split()[0])
-def test_a_node_that_answers_with_errors(quorum, text):
-    quorum.open().know_all()
-    for number in (0, 3):
-        quorum.proxies[number].rule = erring(text)
-    quorum.check_grant("within", wait=10000)
-    quorum.proxies[1].rule = erring(text)
-    answer = quorum.call("try", lease=LEASE_MS).is_code("LK_ENOQUORUM")
-    assert text.split()[0] in answer.message
-    quorum.gone()
-    for proxy in quorum.proxies:
-        proxy.rule = None
-    quorum.check_grant("within", wait=10000)
-
-
-def test_node_out_of_memory(quorum):
-    quorum.open().know_all()
-    for number in (1, 2):
-        quorum.servers[number].set("maxmemory", 1)
-    quorum.check_grant("within", wait=10000)
-    quorum.servers[4].set("maxmemory", 1)
-    assert "OOM" in quorum.call("try", lease=LEASE_MS).is_code("LK_ENOQUORUM").message
-    quorum.gone()
-    for number in (1, 2, 4):
-        quorum.servers[number].set("maxmemory", 0)
-    quorum.check_grant("within", wait=10000)
 
 
 @pytest.mark.parametrize("emptied", [(0,), (1, 4)], ids=["the-first", "two"])
@@ -388,18 +232,6 @@ def test_node_that_comes_after_the_majority(quorum, slow, what):
     quorum.gone()
 
 
-@pytest.mark.parametrize("slow", [(0,), (1, 4)], ids=["the-first", "two"])
-@pytest.mark.parametrize("what", ["hello", "info"], ids=["to-connect", "to-say-who-it-is"])
-def test_node_that_comes_after_the_release(quorum, slow, what):
-    for number in slow:
-        quorum.proxies[number].rule = Once(request(what), Park(0.5))
-    quorum.open()
-    quorum.call("acquire", lease=600_000).ok()
-    quorum.call("release").ok()
-    quorum.gone()  # where a majority did not need it, too
-    never(quorum.keys, 1, "it was taken after its release")
-
-
 @pytest.mark.parametrize("lost", [(0,), (3,), (1, 4)], ids=["the-first", "another", "two"])
 def test_lost_connection_makes_the_library_ask_all_nodes(quorum, lost):
     """It may have forgotten: it is asked at once, and given the lock again."""
@@ -435,75 +267,6 @@ def test_lost_before_its_deadline_keeps_others_out_until_then(quorum, ends):
     for number in range(NODES):
         quorum.keeper.call("close", c=f"n{number}", how=CLOSE_RELEASE).ok()
     assert quorum.keys() == 0
-
-
-def test_old_answer_about_a_repaired_node(quorum):
-    """It says that another has the lock there; meanwhile we do, and release it."""
-    quorum.open(command_timeout_ms=20000).know_all()
-    quorum.servers[4].call("HSET", "q", "stranger:1", "1")
-    free, old, new = (threading.Event() for _ in range(3))
-    first = Once(reply_to("acquire"), Park(event=old))
-    second = Once(reply_to("acquire"), Park(event=new))
-    quorum.proxies[4].rule = lambda message: first(message) or second(message)
-    for proxy in quorum.proxies[:4]:  # whoever looks after the grant finds it free there
-        proxy.rule = Once(reply_to("acquire"), Park(event=free))
-    granted = quorum.say("acquire", lease=600_000, node_limit=10_000)
-    until(first.hit.is_set, 5)
-    quorum.servers[4].call("DEL", "q")
-    free.set()
-    granted.result(20).ok()
-    quorum.proxies[3].cut_all()  # so that all are looked at
-    until(lambda: quorum.holding() == NODES, 5, "the node has it")
-    old.set()
-    until(second.hit.is_set, 5)
-    until(quorum.keeper.is_asleep, 5, "the old answer is read")
-    quorum.call("release").ok()
-    new.set()
-    quorum.gone()
-
-
-SILENT = (0, 2, 3)
-
-
-def noting(asked: list, rule):
-    """The same rule; notes who was asked for the lock, which is after he has said who he is."""
-    def note(message):
-        if request("acquire")(message):
-            asked.append(message)
-        return rule(message) if rule else None
-    return note
-
-
-def heal(quorum) -> None:
-    for proxy, server in zip(quorum.proxies, quorum.servers):
-        proxy.rule = None
-        server.resume()
-
-
-@pytest.mark.parametrize("known", [False, True], ids=["from-the-start", "later"])
-@pytest.mark.parametrize("how", ["does-nothing", "does-it", "stopped"])
-@pytest.mark.parametrize("verb", ["try", "within"])
-def test_silent_majority(quorum, verb, how, known):
-    """What it may have granted is not known: that is said in time, and then released."""
-    quorum.open()
-    if known:
-        quorum.know_all()
-    asked = []
-    for number in SILENT:
-        rule = swallow(how == "does-it")
-        if how == "stopped":
-            quorum.servers[number].pause()
-            rule = quorum.proxies[number].rule  # none
-        quorum.proxies[number].rule = noting(asked, rule)
-    wait_ms = 1200 if verb == "within" else 0
-    answer = quorum.call(verb, lease=600_000, wait=wait_ms)
-    answer.is_code("LK_EMAYBEHELD" if asked else "LK_ENOQUORUM")
-    assert answer.took < (wait_ms + NODE_LIMIT_MS) / 1000 + 5
-    assert quorum.call("is_held").result == 0
-    heal(quorum)
-    quorum.gone()
-    never(quorum.keys, 0.3, "it came back")
-    quorum.check_grant("within", wait=20000)
 
 
 def lose_behind(proxy, verdict, then):
@@ -556,19 +319,6 @@ def test_granted_and_then_away(quorum, verb, lost, kept, passed, then):
             break
     assert len(asked) == len(lost + kept)
     answer.is_code("LK_EMAYBEHELD")
-
-
-@pytest.mark.parametrize("verb", ["try", "within"])
-def test_black_holes_are_a_majority(quorum, black_hole, verb):
-    for number in SILENT:
-        quorum.urls[number] = black_hole().url
-    quorum.open()
-    wait_ms = 1200 if verb == "within" else 0
-    answer = quorum.call(verb, lease=600_000, wait=wait_ms)
-    answer.is_code("LK_EMAYBEHELD", "LK_ENOQUORUM")
-    assert answer.took < (wait_ms + NODE_LIMIT_MS) / 1000 + 5
-    quorum.gone()
-    never(quorum.keys, 0.3, "it came back")
 
 
 def is_old(message):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy import Park, Replace, reply_to, request
+from proxy import Park, Replace, reply_to
 from test_red import MAJORITY, NODES, erring, quorum  # noqa: F401  (a fixture)
 from waiting import until
 
@@ -76,41 +76,6 @@ def test_what_stays_is_told_at_once(quorum, text):  # noqa: F811
     told = quorum.call("within", wait=WAIT_MS).is_code("LK_ENOQUORUM")
     assert text in told.message
     assert told.took < 10
-
-
-def test_a_minority_of_errors_is_ridden_out(quorum):  # noqa: F811
-    quorum.open().know_all()
-    for number in range(MAJORITY - 1):
-        quorum.proxies[number].rule = lambda m: ERROR if reply_to("acquire")(m) else None
-    quorum.call("within", wait=WAIT_MS).ok()
-    quorum.call("release").ok()
-
-
-@pytest.mark.parametrize("text", ["NOREPLICAS Not enough good replicas to write.",
-                                  "LOADING Redis is loading the dataset in memory"])
-def test_what_passes_is_ridden_out(quorum, text):  # noqa: F811
-    quorum.open().know_all()
-    seen = [Seen(text) for _ in range(MAJORITY)]
-    for proxy, rule in zip(quorum.proxies, seen):
-        proxy.rule = rule
-    waits = quorum.say("within", wait=WAIT_MS)
-    until(lambda: all(rule.count >= 3 for rule in seen), 20, "it tries again")
-    assert not waits.done
-    for proxy in quorum.proxies:
-        proxy.rule = None
-    waits.result(30).ok()
-    quorum.call("release").ok()
-
-
-class Seen:
-    """Each acquire is answered with the error, and counted."""
-
-    def __init__(self, text: str):
-        self.rule, self.count = erring(text), 0
-
-    def __call__(self, message):
-        self.count += request("acquire")(message)
-        return self.rule(message)
 
 
 def is_multi(message) -> bool:

@@ -1,14 +1,12 @@
 """The read/write lock under faults: processes that die, connections that end, Java beside it."""
 from __future__ import annotations
 
-import random
 import threading
 import time
 
 import pytest
 
 import checker
-from proxy import CUT_BEFORE, Cut, Once, Park
 from redisson_rw import JavaReadWriteLock, timeout_of
 from servers import Subscriber
 from waiting import boottime_ns, never, until
@@ -21,17 +19,6 @@ def sides(server, name) -> dict[str, str]:
 
 
 # ---- histories ----
-
-def bad_wire(generator: random.Random, hits: list):
-    def rule(message):
-        dice = generator.random()
-        if dice > 0.01:
-            return None
-        hits.append(message.what)
-        if dice < 0.003:
-            return Cut(generator.randrange(len(message.data) + 1), generator.random() < 0.5)
-        return Park(generator.uniform(0, 0.3))
-    return rule
 
 
 def start(keepers, history, kinds: list[dict]) -> tuple[list, list]:
@@ -50,42 +37,6 @@ def finish(keepers, runs) -> list:
     for keeper in keepers:
         keeper.call("stop", thread="-")
     return [run.result(40) for run in runs]
-
-
-def granted(records, mode) -> int:
-    return sum(record.phase == checker.GRANTED and record.mode == mode for record in records)
-
-
-def fifty_of_each(paths) -> bool:
-    records = checker.read(*paths)
-    return all(granted(records, mode) > 50 for mode in (checker.SHARED, checker.EXCLUSIVE))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wire", ["good", "bad"])
-def test_a_writer_is_never_beside_others(server, proxy, make_keeper, history, wire):
-    """Three processes, readers and writers with leases and without, by what they believed."""
-    hits: list = []
-    keepers = [make_keeper(proxy.unix_url, command_timeout_ms=300, watchdog_ms=500)
-               for _ in range(3)]
-    kinds = [
-        {"kind": "read", "threads": 4, "hold_us": 500, "pause_us": 20000},
-        {"kind": "read", "threads": 2, "lease": 200, "hold_us": 3000, "pause_us": 20000},
-        {"kind": "write", "threads": 2, "hold_us": 300},
-        {"kind": "write", "threads": 2, "lease": 200, "wait": 100, "hold_us": 300},
-        {"kind": "write", "threads": 1, "cancel_us": 5000, "hold_us": 300},
-    ]
-    runs, paths = start(keepers, history, kinds)
-    if wire == "bad":
-        proxy.rule = bad_wire(random.Random(7), hits)
-    time.sleep(6)
-    until(lambda: fifty_of_each(paths), 20, "fifty grants of each side")
-    proxy.rule = None
-    finish(keepers, runs)
-    checker.check(checker.read(*paths), over_allowed=3)
-    print(f"{len(hits)} messages hit")
-    assert (len(hits) > 20) == (wire == "bad")
-    until(lambda: server.call("DBSIZE") == 0, 10, "nothing stays")
 
 
 @pytest.mark.slow
@@ -197,126 +148,3 @@ def test_a_preferred_writer_leaves_and_readers_are_woken(server, make_keeper):
 
 
 # ---- connections that end ----
-
-ACQUIRE = {"read": (3, 5), "write": (2, 4)}  # keys and arguments of the script
-RELEASE = (3, 3)
-PLACES = {
-    "before the request": (False, CUT_BEFORE),
-    "in the request": (False, Cut(20)),
-    "behind the request": (False, Cut(1 << 20)),
-    "before the reply": (True, CUT_BEFORE),
-    "in the reply": (True, Cut(2)),
-    "behind the reply": (True, Cut(1 << 20)),
-}
-
-
-def of_script(shape: tuple[int, int], reply: bool):
-    """Matches the call of a script with so many keys and arguments, or its reply."""
-    keys, arguments = shape
-
-    def matches(message) -> bool:
-        argv = message.argv
-        return message.reply == reply and argv[0].upper() == b"EVALSHA" and \
-            int(argv[2]) == keys and len(argv) == 3 + keys + arguments
-    return matches
-
-
-@pytest.fixture
-def through(proxy, make_keeper):
-    """A client behind the proxy that is connected already."""
-    keeper = make_keeper(proxy.unix_url, watchdog_ms=3000)
-    for kind in "read", "write":
-        keeper.call("acquire", "warm", kind=kind).ok()
-        keeper.call("release", "warm", kind=kind).ok()
-    return keeper
-
-
-@pytest.mark.parametrize("kind", ["read", "write"])
-@pytest.mark.parametrize("place", PLACES)
-def test_acquire_cut(server, proxy, through, place, kind):
-    reply, verdict = PLACES[place]
-    proxy.rule = once = Once(of_script(ACQUIRE[kind], reply), verdict)
-    through.call("acquire", "cut", kind=kind).ok()
-    assert once.hit.is_set()
-    assert set(sides(server, "cut").values()) == {kind, "1"} and len(sides(server, "cut")) == 2
-    assert server.call("DBSIZE") == (2 if kind == "read" else 1), "one timeout key a reader"
-    assert through.call("hold_count", "cut", kind=kind).result == 1
-    through.call("release", "cut", kind=kind).ok()
-    never(lambda: server.call("DBSIZE"), 0.05, "one release frees it")
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_read_release_cut(server, proxy, through, make_keeper, place):
-    """The repeated release must not end another's read."""
-    stranger = make_keeper(server.unix_url)
-    reply, verdict = PLACES[place]
-    through.call("acquire", "cut", kind="read").ok()
-    stranger.call("acquire", "cut", kind="read").ok()
-    proxy.rule = once = Once(of_script(RELEASE, reply), verdict)
-    through.call("release", "cut", kind="read").ok()
-    assert once.hit.is_set()
-    never(lambda: len(sides(server, "cut")) != 2, 0.1, "the stranger's read was ended")
-    through.call("release", "cut", kind="read").is_code("LK_ENOTOWNER")
-    assert stranger.call("is_held", "cut", kind="read").result == 1
-    stranger.call("release", "cut", kind="read").ok()
-    assert server.call("DBSIZE") == 0
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_write_release_cut(server, proxy, through, make_keeper, place):
-    """Going down, with a writer and a reader waiting: the repetition ends neither read."""
-    stranger = make_keeper(server.unix_url)
-    reply, verdict = PLACES[place]
-    through.call("acquire", "cut", kind="write").ok()
-    through.call("acquire", "cut", kind="read").ok()
-    reads = stranger.say("acquire", "cut", kind="read")
-    until(lambda: server.channels(), 5)
-    proxy.rule = once = Once(of_script(RELEASE, reply), verdict)
-    through.call("release", "cut", kind="write").ok()
-    assert once.hit.is_set()
-    assert reads.result(10).ok().took < 10
-    never(lambda: len(sides(server, "cut")) != 3, 0.1, "two read")
-    for keeper in through, stranger:
-        assert keeper.call("is_held", "cut", kind="read").result == 1
-        keeper.call("release", "cut", kind="read").ok()
-    assert server.call("DBSIZE") == 0
-
-
-@pytest.mark.parametrize("kind", ["read", "write"])
-def test_granted_but_never_answered(server, proxy, make_keeper, kind):
-    """The caller is told that it may be held, and it is released."""
-    keeper = make_keeper(proxy.url, watchdog_ms=20000, command_timeout_ms=300)
-    keeper.call("ping").ok()
-
-    def rule(message):
-        if not of_script(ACQUIRE[kind], True)(message):
-            return None
-        proxy.refuse = True
-        return CUT_BEFORE
-    proxy.rule = rule
-    keeper.call("try", "untold", kind=kind).is_code("LK_EMAYBEHELD")
-    assert keeper.call("is_held", "untold", kind=kind).result == 0
-    assert server.call("HLEN", "untold") == 2
-    proxy.rule, proxy.refuse = None, False
-    until(lambda: server.call("DBSIZE") == 0, 10, "it is released")
-    keeper.call("acquire", "untold", kind=kind).ok()
-    keeper.call("release", "untold", kind=kind).ok()
-
-
-def test_a_parked_release_of_the_first_read_does_not_end_the_second(server, proxy, make_keeper):
-    """Both under one write: they have different numbers."""
-    keeper = make_keeper(proxy.unix_url, watchdog_ms=60000, command_timeout_ms=300)
-    keeper.call("acquire", "late", kind="write").ok()
-    keeper.call("acquire", "late", kind="read", lease=500).ok()
-    gate = threading.Event()
-    proxy.rule = once = Once(of_script(RELEASE, False), Park(event=gate))
-    release = keeper.say("release", "late", kind="read", thread="main")
-    until(once.hit.is_set, 5)
-    release.result(10).is_code("LK_EMAYBEHELD", "LK_ELOST", "OK")
-    proxy.cut_all()
-    keeper.call("within", "late", kind="read", wait=10000).ok()
-    gate.set()
-    never(lambda: len(sides(server, "late")) < 3, 0.5, "the second read was ended")
-    for kind in "write", "read":
-        keeper.call("release", "late", kind=kind).ok()
-    until(lambda: server.call("DBSIZE") == 0, 5)

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import networks
-from keeper import CLOSE_RELEASE, DRIVER, EVENT_AT_RISK, EVENT_LOST
+from keeper import DRIVER, EVENT_AT_RISK, EVENT_LOST
 from waiting import until
 
 KINDS = ("lock", "fair", "fenced", "plain", "write")
@@ -38,28 +38,6 @@ def test_every_kind_is_renewed(server, proxy, make_keeper, threadless):
         keeper.call("release", f"held-{kind}", kind=kind, owner="task", queue=threadless).ok()
 
 
-def test_a_release_and_an_extension(server, proxy, make_keeper):
-    """They have what is left of the lease, and not the command limit."""
-    keeper = make_keeper(proxy.url, command_timeout_ms=20_000)
-    for name in ("one", "two"):
-        keeper.call("acquire", name, lease=4000).ok()
-        proxy.forget_all()
-        if name == "two":
-            keeper.call("extend", name, lease=4000).ok()
-        keeper.call("release", name).ok()
-        assert server.call("EXISTS", name) == 0
-
-
-def test_an_acquire(server, proxy, make_keeper):
-    keeper = make_keeper(proxy.url, command_timeout_ms=20_000)
-    keeper.call("acquire", "first").ok()
-    keeper.call("release", "first").ok()
-    proxy.forget_all()
-    keeper.call("within", "then", wait=4000).ok()
-    assert server.call("HLEN", "then") == 1
-    keeper.call("release", "then").ok()
-
-
 def test_who_listens_is_woken(server, proxy, make_keeper):
     """The silence of one connection that is asked shows that of the one that only listens."""
     stranger = make_keeper(server.unix_url)
@@ -75,15 +53,6 @@ def test_who_listens_is_woken(server, proxy, make_keeper):
     waits.result(10).ok()
     for name, thread in (("wanted", "waiter"), ("held", "main")):
         keeper.call("release", name, thread=thread).ok()
-
-
-def test_close_gives_back(server, proxy, make_keeper):
-    keeper = make_keeper(proxy.url, watchdog_ms=6000, command_timeout_ms=COMMAND_MS)
-    for number in range(4):
-        keeper.call("acquire", f"held-{number}").ok()
-    proxy.forget_all()
-    keeper.call("close", how=CLOSE_RELEASE).ok()
-    assert server.call("DBSIZE") == 0
 
 
 @pytest.fixture
