@@ -116,7 +116,7 @@ typedef struct lk_leader {
 
 #define LK_LEADER_INIT                                                                             \
 	{                                                                                          \
-		sizeof(lk_leader), 0, 0, 0, 0, 0, {0}, {0}, 0,                                     \
+		sizeof(lk_leader), 0, 0, 0, 0, 0, {0}, {0}, 0, {0},                                \
 		{                                                                                  \
 			0                                                                          \
 		}                                                                                  \
@@ -166,7 +166,8 @@ LK_API lk_election *lk_election_free(lk_election *election);
  * Stands for election and waits until it leads, at most `wait_ms` (-1: no limit; 0: one try). With
  * 0 the term is in *term_out, which may be NULL. `cancel` may be NULL. At the limit it does not
  * stand any more. Blocks. Errors: LK_EINVAL (it stands or leads already, …), LK_EBUSY (wait_ms 0:
- * another leads), LK_ETIMEDOUT, and those of lk_lock_acquire(). Since 0.1.
+ * another leads), LK_ETIMEDOUT, LK_ELOST (it led, and has lost it before this call could return:
+ * resign), and those of lk_lock_acquire(). Since 0.1.
  */
 LK_API int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
 				uint64_t *term_out, lk_error *error);

@@ -148,10 +148,7 @@ lk_election *lk_election_free(lk_election *election)
 {
 	if (!election || lk__client_forked(election->client))
 		return NULL;
-	lk__election_withdraw(election);
-	pthread_mutex_lock(&election->mutex);
-	election->freed = true;
-	pthread_mutex_unlock(&election->mutex);
+	lk__election_leave(election);
 	if (atomic_load(&election->client->state) != LK__CLIENT_CLOSED)
 		lk__election_drop(election, true);
 	lk__election_unref(election);
@@ -252,6 +249,12 @@ int lk_election_progress(lk_election *election, lk_error *error)
 
 /* ---- standing ---- */
 
+/* It has left, and its last try has no answer yet. With its mutex held. */
+static bool stands_no_more(const lk_election *election)
+{
+	return election->async && election->left && !election->rejoins;
+}
+
 static int election_begin(const struct election_call *call, int64_t wait_ms, bool joins,
 			  lk_error *error)
 {
@@ -259,9 +262,12 @@ static int election_begin(const struct election_call *call, int64_t wait_ms, boo
 	struct leading leading;
 	int rc = lk__loop_start(election->client, error);
 	pthread_mutex_lock(&election->mutex);
-	if (rc == 0 && (election->async || leading_of(call, &leading) != LK_ENOTOWNER))
+	bool behind = joins && stands_no_more(election);
+	if (rc == 0 && behind)
+		election->rejoins = true;
+	else if (rc == 0 && (election->async || leading_of(call, &leading) != LK_ENOTOWNER))
 		rc = lk__fail(error, LK_EINVAL, "%s: it stands or leads already", call->operation);
-	if (rc == 0)
+	else if (rc == 0)
 		rc = lk__election_stand(election, wait_ms, joins, error);
 	pthread_mutex_unlock(&election->mutex);
 	return rc;
@@ -274,6 +280,25 @@ int lk_election_join(lk_election *election, lk_error *error)
 	if (rc < 0)
 		return rc;
 	return call_end(&call, election_begin(&call, LK_WAIT_MAX_MS, true, error));
+}
+
+/* Waits within its limit for the end of a candidacy that it left. */
+static int campaign_behind(const struct election_call *call, int64_t *wait_ms, lk_cancel *cancel,
+			   lk_error *error)
+{
+	lk_election *election = call->election;
+	int64_t until_ns = *wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), *wait_ms);
+	pthread_mutex_lock(&election->mutex);
+	bool behind = stands_no_more(election);
+	pthread_mutex_unlock(&election->mutex);
+	if (!behind)
+		return 0;
+	if (!lk__election_await(election, call->thread, until_ns, cancel))
+		return lk__fail(error, lk__cancelled(cancel) ? LK_ECANCELLED : LK_EUNREACHABLE,
+				"%s: the last try before has no answer yet", call->operation);
+	if (*wait_ms > 0)
+		*wait_ms = lk__now_ns() < until_ns ? (until_ns - lk__now_ns()) / LK__MS : 0;
+	return 0;
 }
 
 static int campaign_end(const struct election_call *call, uint64_t *term_out, lk_error *error)
@@ -308,7 +333,9 @@ int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *canc
 	rc = lk__cancel_enter(cancel, call.thread, error);
 	if (rc < 0)
 		return call_end(&call, rc);
-	rc = election_begin(&call, wait_ms, false, error);
+	rc = campaign_behind(&call, &wait_ms, cancel, error);
+	if (rc == 0)
+		rc = election_begin(&call, wait_ms, false, error);
 	if (rc == 0) {
 		if (!lk__election_await(election, call.thread, LK__NEVER, cancel)) {
 			lk__election_withdraw(election);
@@ -348,7 +375,8 @@ int lk_election_resign(lk_election *election, int64_t limit_ms, lk_error *error)
 	pthread_mutex_unlock(&election->mutex);
 	if (stood)
 		lk__election_withdraw(election);
-	bool over = !stood || lk__election_await(election, call.thread, until_ns, NULL);
+	bool over = !stood || lk__election_await(election, call.thread, until_ns, NULL) ||
+		    !lk__election_leave(election);
 	int leads = leading_of(&call, &leading);
 	if (leads != LK_ENOTOWNER)
 		rc = election_release(&call, until_ns, error);
@@ -377,6 +405,19 @@ static void election_doubt(const lk_election *election)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
+/* The server has said that it does not lead any more with that term: it is told so at once. */
+static void election_lose(const struct election_call *call, uint64_t term)
+{
+	struct lk__entry *entry = call->election->entry;
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &call->owner);
+	if (hold && !hold->lost && lk__hold_extra(hold)->fence == term) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_promote(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
 /* Asks what changes something as long as it leads: 0 with the reply's request, or a code. */
 static int leader_ask(const struct election_call *call, struct lk__request *request,
 		      lk_error *error)
@@ -389,11 +430,11 @@ static int leader_ask(const struct election_call *call, struct lk__request *requ
 }
 
 static int transfer_read(const struct election_call *call, const struct lk__request *request,
-			 const char *id, lk_error *error)
+			 uint64_t term, const char *id, lk_error *error)
 {
 	int64_t done;
 	if (request->reply->type == REDIS_REPLY_NIL) {
-		election_doubt(call->election);
+		election_lose(call, term);
 		return not_leading(call, LK_ELOST, error);
 	}
 	if (!lk__reply_integer(request->reply, 0, 1, &done))
@@ -430,7 +471,7 @@ int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
 							    id);
 	rc = leader_ask(&call, request, error);
 	if (rc == 0) {
-		rc = transfer_read(&call, request, id, error);
+		rc = transfer_read(&call, request, leading.term, id, error);
 		lk__request_free(request);
 	}
 	return call_end(&call, rc);
@@ -452,7 +493,7 @@ static int proclaim_ask(const struct election_call *call, const struct leading *
 	else if (!written)
 		rc = not_leading(call, LK_ELOST, error);
 	if (rc == LK_ELOST)
-		election_doubt(call->election);
+		election_lose(call, leading->term);
 	lk__request_free(request);
 	return rc;
 }

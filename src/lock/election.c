@@ -65,6 +65,14 @@ static void awaiting_wake(const lk_election *election)
 	}
 }
 
+/* It was left, and is to join again: whether it stands. */
+static bool rejoin(lk_election *election, bool *told_out)
+{
+	int rc = lk__election_stand(election, LK_WAIT_MAX_MS, true, &election->result);
+	*told_out = rc < 0;
+	return rc == 0;
+}
+
 /* The loop has carried it out: it leads, stands once more, or does not stand any more. */
 static void standing_over(struct lk__completion *completion)
 {
@@ -77,14 +85,15 @@ static void standing_over(struct lk__completion *completion)
 	bool again = code && stands_again(election, code) &&
 		     lk__election_stand(election, LK_WAIT_MAX_MS, true, &election->result) == 0;
 	bool told = code && !again && election->joins && !election->withdrawn;
-	bool unwanted = !code && election->withdrawn && election->freed;
+	if (election->left && !code)
+		lk__election_drop(election, true);
+	if (election->rejoins)
+		again = rejoin(election, &told);
 	if (told)
 		lk__notices_unelected(election->entry, election->tag, &election->result);
 	if (!again)
 		awaiting_wake(election);
 	pthread_mutex_unlock(&election->mutex);
-	if (unwanted)
-		lk__election_drop(election, true);
 	free(completion);
 	lk__election_unref(election);
 }
@@ -108,7 +117,7 @@ int lk__election_stand(lk_election *election, int64_t wait_ms, bool joins, lk_er
 			    .owner = completion->owner},
 	};
 	election->joins = joins;
-	election->withdrawn = false;
+	election->withdrawn = election->left = election->rejoins = false;
 	election->stood_ns = lk__now_ns();
 	atomic_fetch_add(&election->refs, 1);
 	int rc = lk__async_start(completion, election->entry, &want, error);
@@ -138,11 +147,27 @@ bool lk__election_await(lk_election *election, struct lk__thread *thread, int64_
 	return self.over;
 }
 
+/* With the election's mutex held. */
+static void withdraw(lk_election *election)
+{
+	election->withdrawn = true;
+	election->rejoins = false;
+	if (election->async)
+		lk__async_cancel(election->async);
+}
+
 void lk__election_withdraw(lk_election *election)
 {
 	pthread_mutex_lock(&election->mutex);
-	election->withdrawn = true;
-	if (election->async)
-		lk__async_cancel(election->async);
+	withdraw(election);
 	pthread_mutex_unlock(&election->mutex);
+}
+
+bool lk__election_leave(lk_election *election)
+{
+	pthread_mutex_lock(&election->mutex);
+	withdraw(election);
+	bool left = election->left = election->async != NULL;
+	pthread_mutex_unlock(&election->mutex);
+	return left;
 }

@@ -44,7 +44,8 @@ struct lk_election {
 	int64_t stood_ns;        /* when that began */
 	bool joins;              /* it stands again where that can help, and is told by notices */
 	bool withdrawn;          /* it is not to stand any more */
-	bool freed;              /* nobody has the handle any more */
+	bool left;    /* nobody waits for the end of that: what it is granted goes back */
+	bool rejoins; /* the same, and it is to join again behind it */
 	struct lk__awaiting *awaiting; /* the calls that wait for its end */
 	lk_error result;               /* of the last acquire */
 	lk_leader seen;                /* by its observer, */
@@ -68,6 +69,9 @@ bool lk__election_await(lk_election *election, struct lk__thread *thread, int64_
 
 /* It does not want to stand any more: the acquire ends soon. */
 void lk__election_withdraw(lk_election *election);
+
+/* The same, and its caller does not wait for that end: then it is left (true), unless it is there. */
+bool lk__election_leave(lk_election *election);
 
 /* Ends its hold in memory, and the server's without waiting for it if `release` is set. */
 void lk__election_drop(lk_election *election, bool release);

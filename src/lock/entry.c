@@ -527,9 +527,11 @@ struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t no
 	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
 	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
 	 * an extension or a renewal is missing. A copy of the acquire may still run, and take the
-	 * lock. */
-	if (entry->target.recipe->other_side || entry->is_quorum ||
-	    entry->grant.outlives_ns > now_ns || entry->grant.repeated_until_ns > now_ns)
+	 * lock. A leader keeps what is left of its place until it has stopped. */
+	bool may_be_left = entry->target.recipe->other_side || entry->is_quorum ||
+			   entry->grant.outlives_ns > now_ns ||
+			   entry->grant.repeated_until_ns > now_ns;
+	if (may_be_left && !(entry->target.recipe->flags & LK__ELECTS))
 		effects.unasked = hold->number;
 	return effects;
 }

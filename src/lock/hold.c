@@ -92,11 +92,23 @@ void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter)
 	lk__entry_promote(entry);
 }
 
+/* A leader that was told to stop gives its place back when it has stopped. */
+static bool still_stops(const struct lk__entry *entry, uint64_t number)
+{
+	const struct lk__hold *hold;
+	LL_FOREACH(entry->lost, hold)
+	{
+		if (hold->number == number)
+			return entry->target.recipe->flags & LK__ELECTS;
+	}
+	return false;
+}
+
 void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
 {
 	bool held = entry->hold && entry->grant.number == number; /* by whomever it was passed to */
 	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0;
-	if (!held && !given_up)
+	if (!held && !given_up && !still_stops(entry, number))
 		lk__entry_release_unasked(entry, number);
 }
 

@@ -522,13 +522,16 @@ int lk__release_one_look(struct lk__releasing *releasing)
 
 /* ---- from its begin to its end ---- */
 
-/* A hold that was lost is given up; on a single server nothing is left that we know of. */
+/* A hold that was lost is given up; on a single server nothing is left that we know of, but for the
+ * place of a leader, which has kept it until now. */
 static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 {
 	assert(hold->lost && hold->count > 0);
 	if (--hold->count > 0)
 		return LK_ELOST;
 	LL_DELETE(entry->lost, hold);
+	if (entry->target.recipe->flags & LK__ELECTS)
+		lk__entry_release_unasked(entry, hold->number);
 	lk__entry_policy(entry)->let_go(entry, hold->number);
 	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
