@@ -8,6 +8,7 @@ from __future__ import annotations
 from mutant import Mutant, Program, Suite, World
 
 ACQUIRE, RELEASE, RENEW = (f"src/sync/lock/{name}.lua" for name in ("acquire", "release", "renew"))
+STAND, ELECTION = "src/sync/election/stand.lua", "src/api/election.c"
 SCRIPT, ATTEMPT = "src/sync/script.c", "src/sync/attempt.c"
 TAKE, HOLD, COMPENSATION, GIVE_BACK = (
     f"src/lock/{name}.c" for name in ("acquire", "hold", "compensation", "release"))
@@ -288,4 +289,52 @@ MUTANTS = [
          "(void)others, (void)hold_off_ns, (void)now_ns;\n\treturn 0;")],
         Suite("system/test_starvation.py", "process or waiter",
               "a world has four workers, and each gets in within its limit")),
+    # ---- elections ----
+    Mutant("election-no-rest", "the place of a leader is free as soon as it is told to stop", [
+        ("src/sync/election/election.c", "return lease_ms + lease_ms / KEPT_PART;",
+         "return lease_ms + 0 * KEPT_PART;")],
+        World("elections")),
+    Mutant("election-order", "the lowest priority is elected first", [
+        (STAND, "return left.priority > right.priority", "return left.priority < right.priority")],
+        World("elections")),
+    Mutant("election-late-look", "those who wait look two seconds after the end of a lease", [
+        (STAND, "math.min(rank, APART_MAX) * APART_MS", "2000 + math.min(rank, APART_MAX)")],
+        World("elections")),
+    Mutant("election-term", "a term is the time, also when a clock steps back", [
+        (STAND, "math.max(last + 1, now)", "math.max(0, now)")],
+        World("elections")),
+    Mutant("election-old-value", "an old leader writes its value over that of the next", [
+        ("src/sync/election/proclaim.lua", "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1",
+         "redis.call('HEXISTS', KEYS[1], ARGV[1]) >= 0"),
+        ("src/sync/election/proclaim.lua", "redis.call('HGET', KEYS[2], 'id') == ARGV[1]", "true"),
+        ("src/sync/election/proclaim.lua", "redis.call('HGET', KEYS[2], 'term') == ARGV[2]",
+         "true")],
+        World("elections")),
+    Mutant("election-unmissed", "an observer is not told that it has missed leaders", [
+        (ELECTION, "leader->missed = election->has_seen && !next;",
+         "leader->missed = election->has_seen && !next && leader->term == 0;")],
+        World("elections")),
+    Mutant("election-unwatched", "an observer does not look at the end of a leader's lease", [
+        (ELECTION, "\tif (left_ms >= 0)\n\t\t*next_ns_out",
+         "\tif (left_ms < -9)\n\t\t*next_ns_out")],
+        World("elections")),
+    Mutant("election-transferred", "one that has transferred leads until its deadline", [
+        (ELECTION, "\tlk__election_drop(call->election, false);\n", "")],
+        World("elections")),
+    Mutant("election-lost-late", "one that the server calls lost leads until it has asked again", [
+        (ELECTION, "\tif (hold && !hold->lost && lk__hold_extra(hold)->fence == term) {",
+         "\tif (hold && !hold->lost && lk__hold_extra(hold)->fence == 0 * term) {")],
+        World("elections")),
+    Mutant("election-left", "one that resigned within a limit leads by a late answer", [
+        ("src/lock/election.c", "if (election->left && !code)",
+         "if (election->left && !code && !election->joins)")],
+        World("elections")),
+    Mutant("election-no-end", "the end of a term is not told", [
+        ("src/lock/notice.c", "\tif (teller)\n\t\tteller_give(client, teller, hold, LK__TELL_NOT",
+         "\tif (teller && hold->lost)\n\t\tteller_give(client, teller, hold, LK__TELL_NOT")],
+        World("elections")),
+    Mutant("election-early", "the place of one that was told to stop is given back at once", [
+        ("src/lock/entry.c", "if (may_be_left && !(entry->target.recipe->flags & LK__ELECTS))",
+         "if (may_be_left)")],
+        World("elections")),
 ]

@@ -61,7 +61,7 @@ unsigned sim_mixture_server(unsigned node, const char *key)
 
 void sim_mixture_outages(bool forget)
 {
-	unsigned from = first == SINGLE ? 0 : single;
+	unsigned from = first == SINGLE || (first == CLUSTER && count == 1) ? 0 : single;
 	sim_outages_begin(from, single + count - 1 - from, forget);
 }
 

@@ -14,7 +14,7 @@
 enum state { CONNECTING, REFUSED, UP, ENDED };
 
 struct sim_link {
-	unsigned server;
+	unsigned server, process;
 	enum state state;          /* as the client sees it */
 	bool shut;                 /* the client has ended it */
 	bool cut;                  /* the server has no part in it any more */
@@ -133,6 +133,13 @@ void sim_network_forget(unsigned server)
 	}
 }
 
+void sim_network_die(unsigned process)
+{
+	for (size_t i = 0; i < link_count; i++)
+		if (links[i]->process == process)
+			link_cut(links[i]);
+}
+
 static void link_plan_faults(struct sim_link *link)
 {
 	int64_t at_ns = sim_now_ns() + sim_between(0, 2000) * SIM_MS;
@@ -168,6 +175,7 @@ struct sim_link *sim_link_new(unsigned server)
 	}
 	struct sim_link *link = calloc(1, sizeof(*link));
 	link->server = server;
+	link->process = sim_process();
 	links[link_count++] = link;
 	sim_at(arrival_ns(&link->there_ns), link_connected, link);
 	return link;

@@ -43,6 +43,9 @@ void sim_link_cut(struct sim_link *link);
  * and nobody is told. New ones work. */
 void sim_network_forget(unsigned server);
 
+/* The connections of a process that has died end. */
+void sim_network_die(unsigned process);
+
 /* The server is down: its connections end, or, where its host vanishes, tell nothing. */
 void sim_network_lose(unsigned server, bool vanishes);
 

@@ -47,7 +47,7 @@ void sim_outages_begin(unsigned from, unsigned servers, bool forget)
 	forgets = forget;
 	for (unsigned i = first; forget && i < first + count; i++)
 		sim_server_sync(i);
-	if (sim_has(SIM_OUTAGES))
+	if (servers > 0 && sim_has(SIM_OUTAGES))
 		sim_spawn(outages_main, NULL);
 }
 

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "elections.h"
 #include "failovers.h"
 #include "kinds.h"
 #include "locks.h"
@@ -48,6 +49,7 @@ static const struct row rows[] = {
 	{"sentinels", sim_sentinels_run, 1000},
 	{"refusals", sim_refusals_run, 500},
 	{"cluster", sim_cluster_run, 400},
+	{"elections", sim_elections_run, 400},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -241,6 +241,11 @@ void sim_belong(unsigned process)
 	world.running->process = process;
 }
 
+unsigned sim_process(void)
+{
+	return world.running ? world.running->process : 0;
+}
+
 void sim_suspend(unsigned process, int64_t until_ns)
 {
 	sim_note("process %u is suspended for %.3f ms", process,

@@ -71,6 +71,7 @@ bool sim_ended(const void *task);
 /* The running task, and those that it starts from now on, are of that process; at first, of 0. A
  * process that is suspended is given no time until then. */
 void sim_belong(unsigned process);
+unsigned sim_process(void); /* of the running task */
 void sim_suspend(unsigned process, int64_t until_ns);
 
 /* For how long all tasks together were given no time so far. */

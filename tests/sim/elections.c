@@ -1,0 +1,662 @@
+/*
+ * Worlds with an election, on one server that hangs, stops, vanishes and starts again with its data
+ * or without, or by the seed in another deployment (mixture.h). Three processes, the first with two
+ * candidates, and a fourth that only observes; the first observes, too. Candidates campaign with and
+ * without a limit, join and hear of it by notices, proclaim, resign, transfer to one that waits or
+ * to one that does not, and are freed while they wait or lead. Processes are suspended for longer
+ * than their lease, or die: from outside that is a suspension whose connections end.
+ *
+ * What must hold is said in terms.h. No call may last longer than its limit. When the troubles are
+ * over each candidate gets in, within a bound; and when the process of a leader dies, another leads
+ * within 1.1 leases, and what it takes those behind to look. Then each observer knows what the
+ * server has. In the end nobody has the place, nor waits.
+ */
+#include "elections.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <lockkeeper.h>
+
+#include "clients.h"
+#include "clocks.h"
+#include "failovers.h"
+#include "happens.h"
+#include "judge.h"
+#include "mixture.h"
+#include "network.h"
+#include "replication.h"
+#include "server.h"
+#include "simulated_door.h"
+#include "terms.h"
+#include "world.h"
+
+#define PROCESSES 4
+#define OBSERVERS 2
+#define ROUNDS 5
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define LATE_MS 1000  /* after so long no command may run any more that takes something */
+#define FOUND_MS 3500 /* until clients ask a server again where nobody was, and so find a master */
+#define GRANT_MS 4000 /* in which all candidates lead in turn, once the troubles are over */
+#define KEPT_MS (SIM_WATCHDOG_MS * 11 / 10) /* for which the server keeps the place of a leader */
+#define APART_MS 200       /* between the looks of those who wait at the end of a lease */
+#define ANSWER_MS 100      /* a look, where nothing is lost */
+#define OBSERVED_MS 200    /* until an observer is told, where nothing is lost, */
+#define LOOK_AGAIN_MS 1000 /* or else by a look of its own */
+#define ONCE_MS 700        /* what one try may take */
+#define FOREVER_MS 100000
+
+struct process {
+	struct sim_client client;
+	struct sim_task *listener;
+	bool over;
+};
+
+struct watcher {
+	struct sim_observer told;
+	lk_election *election;
+	lk_cancel *cancel;
+	struct sim_task *task;
+	bool over;
+};
+
+static struct process processes[PROCESSES];
+static struct watcher watchers[OBSERVERS];
+static struct sim_task *tasks[SIM_CANDIDATES];
+static bool calm, gives_time;
+
+static struct process *process_of(const struct sim_candidate *candidate)
+{
+	return &processes[candidate->number > 0 ? candidate->number - 1 : 0];
+}
+
+/* ---- notices ---- */
+
+static void *listener_main(void *argument)
+{
+	const struct process *process = argument;
+	lk_error error;
+	while (!process->over) {
+		lk_event event = LK_EVENT_INIT;
+		int rc = lk_event_wait(process->client.client, &event, 50, NULL, &error);
+		if (rc < 0 && rc != LK_ECLOSED)
+			sim_fail("lk_event_wait: %s", error.message);
+		if (rc < 0)
+			break;
+		if (rc == 0)
+			continue;
+		struct sim_candidate *candidate = &sim_candidates[event.tag % SIM_CANDIDATES];
+		sim_note("candidate %d is told %d, term %llu %s", candidate->number, event.type,
+			 (unsigned long long)event.fence, event.reason);
+		if (event.tag == candidate->options.tag) /* its handle was not freed meanwhile */
+			sim_candidate_hears(candidate, &event);
+	}
+	return NULL;
+}
+
+/* ---- a leader ---- */
+
+static const int asked[] = {0, LK_EUNREACHABLE, LK_EUNAVAILABLE};
+static const int written[] = {0, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE, LK_EUNAVAILABLE};
+
+static void proclaim(struct sim_candidate *candidate, bool leads)
+{
+	lk_error error = {.code = 0};
+	struct sim_call call = sim_call("proclaim");
+	snprintf(candidate->value, sizeof(candidate->value), "%d:%d", candidate->number,
+		 candidate->values++);
+	int which = candidate->values - 1;
+	int rc = lk_election_proclaim(candidate->election, candidate->value,
+				      strlen(candidate->value), &error);
+	sim_note("candidate %d proclaims %s: %s", candidate->number, candidate->value,
+		 sim_outcome(rc));
+	sim_check_limit(&call, 0);
+	if (rc == LK_ELOST && leads && lk_election_is_leading(candidate->election, &error))
+		sim_fail("candidate %d was told that it is over, and leads", candidate->number);
+	sim_check_code("proclaim", rc, written, calm ? 1 : COUNT(written), false, &error);
+	if (rc == 0 && leads)
+		candidate->confirmed = which;
+}
+
+static void ask_leader(struct sim_candidate *candidate)
+{
+	lk_leader leader = LK_LEADER_INIT;
+	lk_error error = {.code = 0};
+	struct sim_call call = sim_call("leader");
+	int rc = lk_election_leader(candidate->election, &leader, &error);
+	sim_check_limit(&call, 0);
+	sim_check_code("leader", rc, asked, calm ? 1 : COUNT(asked), false, &error);
+	sim_note("candidate %d asks who leads: %s", candidate->number, leader.value);
+	if (rc == 0 && sim_candidate_leads(candidate))
+		sim_check_leader(candidate, &leader);
+}
+
+/* How many wait: a leader does not. */
+static int ask_candidates(struct sim_candidate *candidate, lk_candidate *found)
+{
+	lk_error error = {.code = 0};
+	struct sim_call call = sim_call("candidates");
+	found[0] = (lk_candidate)LK_CANDIDATE_INIT;
+	int rc = lk_election_candidates(candidate->election, found, SIM_CANDIDATES, &error);
+	sim_check_limit(&call, 0);
+	sim_check_code("candidates", rc < 0 ? rc : 0, asked, calm ? 1 : COUNT(asked), false,
+		       &error);
+	for (int i = 0; i < rc && i < SIM_CANDIDATES; i++)
+		if (strcmp(found[i].id, candidate->id) == 0 && sim_candidate_leads(candidate) &&
+		    sim_terms_judged())
+			sim_fail("candidate %d leads, and waits", candidate->number);
+	return rc > SIM_CANDIDATES ? SIM_CANDIDATES : rc;
+}
+
+static struct sim_candidate *candidate_of(const lk_candidate *found)
+{
+	int number = found->value[0] - '0';
+	return number >= 0 && number < SIM_CANDIDATES ? &sim_candidates[number] : NULL;
+}
+
+/* To one that waits, or to nobody. Whether it does not lead any more. */
+static bool transfer(struct sim_candidate *candidate)
+{
+	static const int expected[] = {
+		0, LK_EBUSY, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE, LK_EUNAVAILABLE};
+	lk_candidate found[SIM_CANDIDATES];
+	lk_error error = {.code = 0};
+	int some = ask_candidates(candidate, found);
+	const lk_candidate *to = some > 0 && sim_chance(800) ? &found[sim_random(some)] : NULL;
+	struct sim_call call = sim_call("transfer");
+	if (!sim_candidate_leads(candidate))
+		return false;
+	candidate->leaves = true;
+	sim_transfer_begins();
+	int rc = lk_election_transfer(candidate->election, to ? to->id : "nobody:1", &error);
+	sim_transfer_ends(rc == 0 && to ? candidate_of(to) : NULL);
+	sim_note("candidate %d transfers to %s: %s", candidate->number, to ? to->value : "nobody",
+		 sim_outcome(rc));
+	sim_check_limit(&call, 0);
+	sim_check_code("transfer", rc, expected, calm ? 2 : COUNT(expected), false, &error);
+	if (rc == 0 && !to)
+		sim_fail("candidate %d has transferred to nobody", candidate->number);
+	if (rc == LK_EBUSY) {
+		candidate->leaves = false;
+		if (!sim_candidate_leads(candidate) && calm)
+			sim_fail("candidate %d leads no more, and could not transfer",
+				 candidate->number);
+	}
+	if ((rc == 0 || rc == LK_ELOST) && lk_election_is_leading(candidate->election, &error))
+		sim_fail("candidate %d has transferred, and leads", candidate->number);
+	return rc == 0;
+}
+
+static void ask_to_leave(struct sim_candidate *candidate)
+{
+	static const int expected[] = {
+		0, LK_ENOTOWNER, LK_EBUSY, LK_EMAYBEHELD, LK_EUNREACHABLE, LK_EUNAVAILABLE};
+	lk_error error = {.code = 0};
+	int rc = lk_election_ask(candidate->election, NULL, &error);
+	sim_check_code("ask", rc, expected, calm ? 2 : COUNT(expected), false, &error);
+}
+
+/* Whether it still stands. */
+static bool lead(struct sim_candidate *candidate)
+{
+	lk_candidate found[SIM_CANDIDATES];
+	for (int64_t steps = sim_between(0, 3); steps > 0; steps--) {
+		sim_sleep(sim_between(0, sim_chance(300) ? 2 * SIM_WATCHDOG_MS : 50) * SIM_MS);
+		if (!sim_candidate_leads(candidate)) {
+			if (calm)
+				sim_fail("candidate %d has lost it", candidate->number);
+			return true;
+		}
+		switch (sim_random(7)) {
+		case 0:
+		case 1:
+			proclaim(candidate, true);
+			break;
+		case 2:
+			ask_leader(candidate);
+			break;
+		case 3:
+			ask_candidates(candidate, found);
+			break;
+		case 4:
+			ask_to_leave(candidate);
+			break;
+		case 5:
+			if (transfer(candidate))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* ---- to stand, and to leave ---- */
+
+static void candidate_open(struct sim_candidate *candidate)
+{
+	lk_error error;
+	uint64_t tag = candidate->options.tag;
+	candidate->options = (lk_election_options)LK_ELECTION_OPTIONS_INIT;
+	candidate->options.priority = (int)sim_between(-1, 1);
+	candidate->options.standing = sim_chance(700) ? LK_STAND_NORMAL : (int)sim_random(3);
+	candidate->options.tag = tag + SIM_CANDIDATES;
+	snprintf(candidate->value, sizeof(candidate->value), "%d:%d", candidate->number,
+		 candidate->values);
+	candidate->confirmed = candidate->values++;
+	candidate->options.value = candidate->value;
+	candidate->options.value_size = LK_STRLEN;
+	sim_candidate_begin(candidate);
+	if (lk_election_new(&candidate->election, process_of(candidate)->client.client,
+			    SIM_ELECTION, LK_STRLEN, &candidate->options, &error) < 0)
+		sim_fail("lk_election_new: %s", error.message);
+}
+
+static void stands(struct sim_candidate *candidate)
+{
+	candidate->leaves = false;
+	candidate->until_ns = 0;
+	candidate->id[0] = '\0';
+}
+
+/* What a resignation waits for: its limit, or the end of the lease. */
+static void resign(struct sim_candidate *candidate, bool may_be_lost)
+{
+	static const int expected[] = {0, LK_ENOTOWNER, LK_ELOST, LK_EMAYBEHELD};
+	lk_error error = {.code = 0};
+	struct sim_call call = sim_call("resign");
+	int64_t limit_ms = sim_chance(300) ? sim_between(0, 500) : -1;
+	candidate->leaves = true;
+	int rc = lk_election_resign(candidate->election, limit_ms, &error);
+	sim_note("candidate %d resigns within %lld: %s", candidate->number, (long long)limit_ms,
+		 sim_outcome(rc));
+	sim_check_limit(&call, limit_ms < 0 ? KEPT_MS : limit_ms);
+	sim_check_code("resign", rc, expected, COUNT(expected), false, &error);
+	if (calm && !may_be_lost && rc < 0 && rc != LK_ENOTOWNER && limit_ms < 0)
+		sim_fail("resign: %s", error.message);
+	if (lk_election_is_leading(candidate->election, &error))
+		sim_fail("candidate %d has resigned, and leads", candidate->number);
+	candidate->until_ns = 0;
+}
+
+static void cancel_now(void *cancel)
+{
+	lk_cancel_now(cancel);
+}
+
+/* Whether it leads. */
+static bool campaign(struct sim_candidate *candidate)
+{
+	static const int expected[] = {0,
+				       LK_ETIMEDOUT,
+				       LK_ECANCELLED,
+				       LK_EBUSY,
+				       LK_ELOST,
+				       LK_ENOTOWNER,
+				       LK_EMAYBEHELD,
+				       LK_EUNREACHABLE,
+				       LK_EUNAVAILABLE};
+	static const int64_t limits_ms[] = {0, 30, 400, 3000, -1};
+	int64_t wait_ms = limits_ms[sim_random(COUNT(limits_ms))];
+	lk_cancel *cancel = NULL;
+	lk_error error = {.code = 0};
+	uint64_t term = 0;
+	int64_t cancelled_ns = sim_now_ns() + sim_between(0, 4000) * SIM_MS;
+	lk_cancel_new(&cancel, &error);
+	struct sim_call call = sim_call("campaign");
+	if (wait_ms < 0)
+		sim_at(cancelled_ns, cancel_now, cancel);
+	stands(candidate);
+	int rc = lk_election_campaign(candidate->election, wait_ms, cancel, &term, &error);
+	sim_note("candidate %d campaigns within %lld: %s", candidate->number, (long long)wait_ms,
+		 sim_outcome(rc));
+	sim_check_limit(&call, wait_ms < 0   ? (cancelled_ns - call.begun_ns) / SIM_MS
+			       : wait_ms > 0 ? wait_ms
+					     : ONCE_MS);
+	sim_check_code("campaign", rc, expected, calm ? 4 : COUNT(expected), false, &error);
+	if ((rc == LK_EBUSY && wait_ms > 0) || (rc == LK_ECANCELLED && wait_ms >= 0))
+		sim_fail("campaign: %s", error.message);
+	candidate->leaves = rc < 0;
+	if (rc == LK_ELOST) /* it led, and its thread got no time */
+		resign(candidate, true);
+	if (wait_ms < 0 && sim_now_ns() <= cancelled_ns)
+		sim_sleep(cancelled_ns - sim_now_ns() + SIM_MS);
+	lk_cancel_free(cancel);
+	return rc == 0;
+}
+
+static bool is_told(const void *subject)
+{
+	const struct sim_candidate *candidate = subject;
+	return candidate->led || candidate->endings > 0;
+}
+
+static void join(struct sim_candidate *candidate, int64_t wait_ms)
+{
+	lk_error error = {.code = 0};
+	stands(candidate);
+	candidate->endings = 0;
+	sim_note("candidate %d joins", candidate->number);
+	int rc = lk_election_join(candidate->election, &error);
+	if (rc < 0)
+		sim_fail("join: %s", error.message);
+	sim_wait(is_told, candidate, sim_now_ns() + wait_ms * SIM_MS);
+	if (sim_chance(200))
+		proclaim(candidate, false);
+}
+
+/* Its notices are deleted with it. */
+static void free_it(struct sim_candidate *candidate)
+{
+	sim_note("candidate %d is freed", candidate->number);
+	candidate->leaves = true;
+	candidate->election = lk_election_free(candidate->election);
+	candidate_open(candidate);
+}
+
+static bool has_ended(const void *subject)
+{
+	return !((const struct sim_candidate *)subject)->led;
+}
+
+/* What it was told has an end within a bound, and so may the next begin. */
+static void await_end(struct sim_candidate *candidate)
+{
+	sim_wait(has_ended, candidate, sim_now_ns() + FOREVER_MS * SIM_MS);
+	if (candidate->led)
+		sim_fail("candidate %d is not told that its term is over", candidate->number);
+}
+
+static void take_part(struct sim_candidate *candidate)
+{
+	bool stands = true;
+	if (sim_chance(500)) {
+		join(candidate, sim_between(0, sim_chance(500) ? 100 : 3000));
+		stands = !candidate->led || lead(candidate);
+	} else if (campaign(candidate)) {
+		if (!sim_candidate_leads(candidate) && calm)
+			sim_fail("candidate %d was elected, and does not lead", candidate->number);
+		stands = lead(candidate);
+	} else {
+		return;
+	}
+	if (stands && sim_chance(150))
+		free_it(candidate);
+	else if (stands)
+		resign(candidate, false);
+	else
+		candidate->until_ns = 0;
+	await_end(candidate);
+}
+
+static void *candidate_main(void *argument)
+{
+	struct sim_candidate *candidate = argument;
+	for (int i = 0; i < ROUNDS; i++) {
+		if (sim_happens())
+			take_part(candidate);
+		sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
+	}
+	return NULL;
+}
+
+/* ---- observers ---- */
+
+static void *watcher_main(void *argument)
+{
+	struct watcher *watcher = argument;
+	lk_error error;
+	while (!watcher->over) {
+		lk_leader leader = LK_LEADER_INIT;
+		int64_t wait_ms = sim_chance(300) ? sim_between(0, 200) : -1;
+		struct sim_call call = sim_call("observe");
+		int rc = lk_election_observe(watcher->election, wait_ms, watcher->cancel, &leader,
+					     &error);
+		if (wait_ms >= 0)
+			sim_check_limit(&call, wait_ms);
+		if (rc < 0 && (rc != LK_ECANCELLED || !watcher->over))
+			sim_fail("observe: %s", error.message);
+		if (rc != 1)
+			continue;
+		sim_note("observer %d: %s%s, term %llu%s", watcher->told.number,
+			 leader.vacant ? "nobody, before " : "", leader.value,
+			 (unsigned long long)leader.term, leader.missed ? ", missed" : "");
+		sim_observed(&watcher->told, &leader);
+	}
+	return NULL;
+}
+
+static void watchers_begin(void)
+{
+	lk_error error;
+	for (int i = 0; i < OBSERVERS; i++) {
+		struct watcher *watcher = &watchers[i];
+		struct process *process = &processes[i * (PROCESSES - 1)];
+		watcher->told.number = i;
+		sim_belong(1 + (unsigned)(process - processes));
+		if (lk_election_new(&watcher->election, process->client.client, SIM_ELECTION,
+				    LK_STRLEN, NULL, &error) < 0 ||
+		    lk_cancel_new(&watcher->cancel, &error) < 0)
+			sim_fail("an observer: %s", error.message);
+		watcher->task = sim_spawn(watcher_main, watcher);
+	}
+}
+
+static void watchers_end(void)
+{
+	for (int i = 0; i < OBSERVERS; i++) {
+		struct watcher *watcher = &watchers[i];
+		watcher->over = true;
+		lk_cancel_now(watcher->cancel);
+		sim_wait(sim_ended, watcher->task, SIM_NEVER);
+		lk_cancel_free(watcher->cancel);
+		lk_election_free(watcher->election);
+	}
+}
+
+static bool all_know(const void *nothing)
+{
+	(void)nothing;
+	return sim_observer_knows(&watchers[0].told) && sim_observer_knows(&watchers[1].told);
+}
+
+/* Whatever was lost before: a look comes at the latest when the client looks again. */
+static void check_observers(void)
+{
+	int64_t bound_ms = OBSERVED_MS + (calm ? 0 : 2 * (LOOK_AGAIN_MS + SIM_COMMAND_MS));
+	sim_wait(all_know, NULL, sim_now_ns() + bound_ms * SIM_MS);
+	for (int i = 0; i < OBSERVERS; i++)
+		if (!sim_observer_knows(&watchers[i].told))
+			sim_fail("observer %d was told of \"%s\", and of nothing since", i,
+				 watchers[i].told.last.value);
+}
+
+/* ---- the end ---- */
+
+/* All stand, and each leads in its turn. */
+static void *turn_main(void *argument)
+{
+	struct sim_candidate *candidate = argument;
+	join(candidate, GRANT_MS);
+	if (!candidate->led)
+		sim_fail("candidate %d does not get in", candidate->number);
+	sim_sleep(sim_between(0, 20) * SIM_MS);
+	resign(candidate, false);
+	await_end(candidate);
+	return NULL;
+}
+
+static void run_all(void *(*main)(void *))
+{
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		tasks[i] = sim_spawn(main, &sim_candidates[i]);
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		sim_wait(sim_ended, tasks[i], SIM_NEVER);
+}
+
+static struct sim_candidate *leader(void)
+{
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		if (sim_candidates[i].led && !sim_candidates[i].leaves)
+			return &sim_candidates[i];
+	return NULL;
+}
+
+static bool is_led(const void *nothing)
+{
+	(void)nothing;
+	return leader() != NULL;
+}
+
+static bool is_led_by_another(const void *term)
+{
+	return sim_term_count() > *(const unsigned *)term;
+}
+
+/* All stand, and the process of who leads dies, for as long as it takes. */
+static void check_kill(void)
+{
+	unsigned dead = 0;
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		join(&sim_candidates[i], 0);
+	sim_wait(is_led, NULL, sim_now_ns() + GRANT_MS * SIM_MS);
+	const struct sim_candidate *victim = leader();
+	if (!victim) {
+		sim_fail("nobody leads");
+		return;
+	}
+	sim_sleep(sim_between(0, 2 * SIM_WATCHDOG_MS) * SIM_MS);
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		sim_candidates[i].dead = process_of(&sim_candidates[i]) == process_of(victim);
+		dead += sim_candidates[i].dead;
+	}
+	int64_t bound_ms = KEPT_MS * 101 / 100 + (dead - 1) * APART_MS + ANSWER_MS;
+	unsigned process = 1 + (unsigned)(process_of(victim) - processes),
+		 before = sim_term_count();
+	sim_note("process %u dies", process);
+	sim_suspend(process, sim_now_ns() + (bound_ms + SIM_WATCHDOG_MS) * SIM_MS);
+	sim_network_die(process);
+	sim_wait(is_led_by_another, &before, sim_now_ns() + bound_ms * SIM_MS);
+	if (sim_term_count() == before)
+		sim_fail("nobody leads %lld ms after the leader died", (long long)bound_ms);
+	sim_sleep(2 * SIM_WATCHDOG_MS * SIM_MS);
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		sim_candidates[i].dead = false;
+		resign(&sim_candidates[i], true);
+		await_end(&sim_candidates[i]);
+	}
+}
+
+/* Only one stands, and its process dies: observers hear of it without a message. */
+static void check_vacancy(void)
+{
+	struct sim_candidate *victim = &sim_candidates[SIM_CANDIDATES - 1];
+	unsigned process = 1 + (unsigned)(process_of(victim) - processes);
+	join(victim, GRANT_MS);
+	sim_sleep(sim_between(0, 2 * SIM_WATCHDOG_MS) * SIM_MS);
+	victim->dead = true;
+	sim_note("process %u dies, and nobody else stands", process);
+	sim_suspend(process, sim_now_ns() + 4 * KEPT_MS * SIM_MS);
+	sim_network_die(process);
+	sim_sleep(KEPT_MS * 101 / 100 * SIM_MS);
+	check_observers();
+	sim_sleep(5 * KEPT_MS * SIM_MS);
+	victim->dead = false;
+	resign(victim, true);
+	await_end(victim);
+}
+
+static void check_end(void)
+{
+	sim_sleep((calm ? 0 : LATE_MS + KEPT_MS + sim_clocks_back_ms()) * SIM_MS);
+	sim_sleep((sim_is_replicated() && !calm ? FOUND_MS : 0) * SIM_MS);
+	run_all(turn_main);
+	check_observers();
+	if (sim_chance(700))
+		check_kill();
+	else
+		check_vacancy();
+	check_observers();
+}
+
+/* ---- a run ---- */
+
+static void begin(void)
+{
+	char url[512];
+	sim_mixture_url(url, sizeof(url), 0);
+	size_t used = strlen(url);
+	snprintf(url + used, sizeof(url) - used, "?" SIM_OPTIONS "&look_again_ms=%d",
+		 LOOK_AGAIN_MS);
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		processes[i] = (struct process){.over = false};
+		sim_belong(i + 1);
+		sim_client_open(&processes[i].client, url, false);
+		processes[i].listener = sim_spawn(listener_main, &processes[i]);
+	}
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		sim_candidates[i].number = i;
+		sim_candidates[i].options.tag = (uint64_t)i;
+		sim_belong(1 + (unsigned)(process_of(&sim_candidates[i]) - processes));
+		candidate_open(&sim_candidates[i]);
+		tasks[i] = sim_spawn(candidate_main, &sim_candidates[i]);
+	}
+	memset(watchers, 0, sizeof(watchers));
+	watchers_begin();
+	sim_belong(0);
+}
+
+static void end(void)
+{
+	lk_error error;
+	watchers_end();
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		lk_election_free(sim_candidates[i].election);
+	for (int i = 0; i < PROCESSES; i++) {
+		int rc = sim_client_close(&processes[i].client, LK_CLOSE_RELEASE, &error);
+		if (rc < 0 && (rc != LK_EMAYBEHELD || calm))
+			sim_fail("close: %s", error.message);
+		processes[i].over = true;
+		sim_wait(sim_ended, processes[i].listener, SIM_NEVER);
+		sim_client_free(&processes[i].client);
+	}
+}
+
+static void *run_main(void *argument)
+{
+	(void)argument;
+	begin();
+	sim_mixture_outages(!sim_is_mixed() && sim_chance(300));
+	sim_clocks_begin(sim_servers(), PROCESSES);
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		sim_wait(sim_ended, tasks[i], SIM_NEVER);
+	sim_mixture_settle();
+	sim_clocks_settle();
+	check_end();
+	end();
+	sim_sleep(LATE_MS * SIM_MS);
+	sim_server_close();
+	sim_failovers_rest();
+	sim_terms_check_left();
+	return NULL;
+}
+
+/* Every fourth in another deployment. */
+void sim_elections_run(uint64_t seed, bool verbose)
+{
+	static const unsigned more[] = {0, SIM_CLOCKS, SIM_SUSPENDS, SIM_CLOCKS | SIM_SUSPENDS};
+	bool mixed = seed % 4 == 3;
+	sim_begin(seed, (unsigned)(seed / 4 % 16) | (mixed ? 0 : more[seed / 64 % 4]), verbose);
+	calm = sim_is_calm();
+	gives_time = !sim_has(SIM_STALLS | SIM_PREEMPTS | SIM_SUSPENDS);
+	sim_door_begin();
+	sim_network_begin();
+	sim_mixture_begin(1, mixed, true, SIM_ELECTION);
+	sim_terms_begin(gives_time);
+	sim_spawn(run_main, NULL);
+	sim_run();
+	if (!sim_failure())
+		sim_door_end();
+	sim_server_end();
+	sim_mixture_end();
+	sim_network_end();
+	sim_end();
+}
