@@ -249,12 +249,6 @@ int lk_election_progress(lk_election *election, lk_error *error)
 
 /* ---- standing ---- */
 
-/* It has left, and its last try has no answer yet. With its mutex held. */
-static bool stands_no_more(const lk_election *election)
-{
-	return election->async && election->left && !election->rejoins;
-}
-
 static int election_begin(const struct election_call *call, int64_t wait_ms, bool joins,
 			  lk_error *error)
 {
@@ -262,7 +256,7 @@ static int election_begin(const struct election_call *call, int64_t wait_ms, boo
 	struct leading leading;
 	int rc = lk__loop_start(election->client, error);
 	pthread_mutex_lock(&election->mutex);
-	bool behind = joins && stands_no_more(election);
+	bool behind = joins && lk__election_has_left(election);
 	if (rc == 0 && behind)
 		election->rejoins = true;
 	else if (rc == 0 && (election->async || leading_of(call, &leading) != LK_ENOTOWNER))
@@ -280,25 +274,6 @@ int lk_election_join(lk_election *election, lk_error *error)
 	if (rc < 0)
 		return rc;
 	return call_end(&call, election_begin(&call, LK_WAIT_MAX_MS, true, error));
-}
-
-/* Waits within its limit for the end of a candidacy that it left. */
-static int campaign_behind(const struct election_call *call, int64_t *wait_ms, lk_cancel *cancel,
-			   lk_error *error)
-{
-	lk_election *election = call->election;
-	int64_t until_ns = *wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), *wait_ms);
-	pthread_mutex_lock(&election->mutex);
-	bool behind = stands_no_more(election);
-	pthread_mutex_unlock(&election->mutex);
-	if (!behind)
-		return 0;
-	if (!lk__election_await(election, call->thread, until_ns, cancel))
-		return lk__fail(error, lk__cancelled(cancel) ? LK_ECANCELLED : LK_EUNREACHABLE,
-				"%s: the last try before has no answer yet", call->operation);
-	if (*wait_ms > 0)
-		*wait_ms = lk__now_ns() < until_ns ? (until_ns - lk__now_ns()) / LK__MS : 0;
-	return 0;
 }
 
 static int campaign_end(const struct election_call *call, uint64_t *term_out, lk_error *error)
@@ -333,7 +308,7 @@ int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *canc
 	rc = lk__cancel_enter(cancel, call.thread, error);
 	if (rc < 0)
 		return call_end(&call, rc);
-	rc = campaign_behind(&call, &wait_ms, cancel, error);
+	rc = lk__election_await_left(election, call.thread, &wait_ms, cancel, error);
 	if (rc == 0)
 		rc = election_begin(&call, wait_ms, false, error);
 	if (rc == 0) {
@@ -405,19 +380,6 @@ static void election_doubt(const lk_election *election)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* The server has said that it does not lead any more with that term: it is told so at once. */
-static void election_lose(const struct election_call *call, uint64_t term)
-{
-	struct lk__entry *entry = call->election->entry;
-	pthread_mutex_lock(&entry->mutex);
-	const struct lk__hold *hold = lk__entry_hold_of(entry, &call->owner);
-	if (hold && !hold->lost && lk__hold_extra(hold)->fence == term) {
-		lk__entry_lose(entry, lk__now_ns());
-		lk__entry_promote(entry);
-	}
-	pthread_mutex_unlock(&entry->mutex);
-}
-
 /* Asks what changes something as long as it leads: 0 with the reply's request, or a code. */
 static int leader_ask(const struct election_call *call, struct lk__request *request,
 		      lk_error *error)
@@ -434,7 +396,7 @@ static int transfer_read(const struct election_call *call, const struct lk__requ
 {
 	int64_t done;
 	if (request->reply->type == REDIS_REPLY_NIL) {
-		election_lose(call, term);
+		lk__election_lose(call->election, term);
 		return not_leading(call, LK_ELOST, error);
 	}
 	if (!lk__reply_integer(request->reply, 0, 1, &done))
@@ -493,7 +455,7 @@ static int proclaim_ask(const struct election_call *call, const struct leading *
 	else if (!written)
 		rc = not_leading(call, LK_ELOST, error);
 	if (rc == LK_ELOST)
-		election_lose(call, leading->term);
+		lk__election_lose(call->election, leading->term);
 	lk__request_free(request);
 	return rc;
 }

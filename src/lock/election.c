@@ -40,6 +40,19 @@ void lk__election_drop(lk_election *election, bool release)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
+void lk__election_lose(const lk_election *election, uint64_t term)
+{
+	const struct lk__owner owner = lk__election_owner(election);
+	struct lk__entry *entry = election->entry;
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &owner);
+	if (hold && !hold->lost && lk__hold_extra(hold)->fence == term) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_promote(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
 /* ---- an acquire ---- */
 
 #define AGAIN_NS (1000 * LK__MS) /* not sooner behind the last time: no storm of refusals */
@@ -170,4 +183,27 @@ bool lk__election_leave(lk_election *election)
 	bool left = election->left = election->async != NULL;
 	pthread_mutex_unlock(&election->mutex);
 	return left;
+}
+
+bool lk__election_has_left(const lk_election *election)
+{
+	return election->async && election->left && !election->rejoins;
+}
+
+int lk__election_await_left(lk_election *election, struct lk__thread *thread, int64_t *wait_ms,
+			    lk_cancel *cancel, lk_error *error)
+{
+	int64_t until_ns = *wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), *wait_ms);
+	pthread_mutex_lock(&election->mutex);
+	bool left = lk__election_has_left(election);
+	pthread_mutex_unlock(&election->mutex);
+	if (!left)
+		return 0;
+	if (!lk__election_await(election, thread, until_ns, cancel))
+		return lk__fail(error, lk__cancelled(cancel) ? LK_ECANCELLED : LK_EUNREACHABLE,
+				"stand for \"%.100s\": the last try before has no answer yet",
+				election->entry->name);
+	if (*wait_ms > 0)
+		*wait_ms = lk__now_ns() < until_ns ? (until_ns - lk__now_ns()) / LK__MS : 0;
+	return 0;
 }

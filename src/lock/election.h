@@ -70,8 +70,18 @@ bool lk__election_await(lk_election *election, struct lk__thread *thread, int64_
 /* It does not want to stand any more: the acquire ends soon. */
 void lk__election_withdraw(lk_election *election);
 
-/* The same, and its caller does not wait for that end: then it is left (true), unless it is there. */
+/* The same, and its caller does not wait for that end: it has left (true), unless it was there. */
 bool lk__election_leave(lk_election *election);
+
+/* It has left, and its last try has no answer yet. With its mutex held. */
+bool lk__election_has_left(const lk_election *election);
+
+/* Waits for that answer, within the limit, of which the rest is left. */
+int lk__election_await_left(lk_election *election, struct lk__thread *thread, int64_t *wait_ms,
+			    lk_cancel *cancel, lk_error *error);
+
+/* The server has said that it does not lead any more with that term: it is told so at once. */
+void lk__election_lose(const lk_election *election, uint64_t term);
 
 /* Ends its hold in memory, and the server's without waiting for it if `release` is set. */
 void lk__election_drop(lk_election *election, bool release);

@@ -322,8 +322,8 @@ MUTANTS = [
         (ELECTION, "\tlk__election_drop(call->election, false);\n", "")],
         World("elections")),
     Mutant("election-lost-late", "one that the server calls lost leads until it has asked again", [
-        (ELECTION, "\tif (hold && !hold->lost && lk__hold_extra(hold)->fence == term) {",
-         "\tif (hold && !hold->lost && lk__hold_extra(hold)->fence == 0 * term) {")],
+        ("src/lock/election.c", "if (hold && !hold->lost && lk__hold_extra(hold)->fence == term)",
+         "if (hold && !hold->lost && lk__hold_extra(hold)->fence == 0 * term)")],
         World("elections")),
     Mutant("election-left", "one that resigned within a limit leads by a late answer", [
         ("src/lock/election.c", "if (election->left && !code)",

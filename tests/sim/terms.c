@@ -38,6 +38,7 @@ static bool gives_time;
 static int transfers; /* such calls run now */
 static const struct sim_candidate *heir;
 static int64_t heir_until_ns;
+static unsigned heir_from; /* how many terms there were as that began */
 
 static unsigned keeper(void)
 {
@@ -294,12 +295,13 @@ void sim_candidate_hears(struct sim_candidate *candidate, const lk_event *event)
 void sim_transfer_begins(void)
 {
 	transfers++;
+	heir_from = count;
 }
 
 void sim_transfer_ends(const struct sim_candidate *to)
 {
 	transfers--;
-	if (!to)
+	if (!to || count > heir_from) /* it leads already */
 		return;
 	heir = to;
 	heir_until_ns = sim_now_ns() + HEIR_MS * SIM_MS;

@@ -3,8 +3,8 @@
  * told, judged by it.
  *
  * Terms rise, and each is one candidate's. The place goes to nobody while another leads by its
- * deadline, or has not been told to stop. It goes to the first of those that wait and listen. What a
- * candidate is told comes in pairs. An observer is told of terms that there were, in their order,
+ * deadline, or has not been told to stop. It goes to the first of those that wait and listen. What
+ * a candidate is told comes in pairs. An observer is told of terms that there were, in their order,
  * with a value of their leader's, and of each term, or that it may have missed some.
  */
 #ifndef SIM_TERMS_H
