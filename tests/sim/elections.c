@@ -3,8 +3,8 @@
  * or without, or by the seed in another deployment (mixture.h). Three processes, the first with two
  * candidates, and a fourth that only observes; the first observes, too. Candidates campaign with
  * and without a limit, join and hear of it by notices, proclaim, resign, transfer to one that waits
- * or to one that does not, and are freed while they wait or lead. Processes are suspended for longer
- * than their lease, or die: from outside that is a suspension whose connections end.
+ * or to one that does not, and are freed while they wait or lead. Processes are suspended for
+ * longer than their lease, or die: from outside that is a suspension whose connections end.
  *
  * What must hold is said in terms.h. No call may last longer than its limit. When the troubles are
  * over each candidate gets in, within a bound; and when the process of a leader dies, another leads
