@@ -34,9 +34,6 @@ static inline void lk__leave(int saved)
 	pthread_setcancelstate(saved, NULL);
 }
 
-/* 0, or why the queue cannot be used. */
-int lk__queue_check(const lk_queue *queue, const char *operation, lk_error *error);
-
 /* A request that is being started. */
 struct lk__start {
 	lk_queue *queue;

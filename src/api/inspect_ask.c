@@ -108,14 +108,14 @@ static const struct extent ahead = {"20", "19"};    /* AHEAD_MOST, of each key o
 static bool is_asked(const lk_client *client, const struct question *question,
 		     enum lk__look_type type)
 {
-	bool both = lk__config_messages(client->config) == LK__MESSAGES_BOTH;
+	bool both = client->config->chosen.messages == LK__MESSAGES_BOTH;
 	return question->type == type && (both || question->words[1] != also_numsub);
 }
 
 static void look_add(const struct lk__look *look, enum lk__look_type type,
 		     const struct extent *extent, struct lk__questions *batch)
 {
-	bool sharded = lk__config_messages(look->client->config) == LK__MESSAGES_SHARDED;
+	bool sharded = look->client->config->chosen.messages == LK__MESSAGES_SHARDED;
 	batch->key = look->key;
 	batch->key_size = look->key_size;
 	for (const struct question *question = questions; question < questions + QUESTIONS;

@@ -78,7 +78,7 @@ static int64_t listeners_at(const struct lk__look *look, size_t place, size_t ch
 static int64_t listeners(const struct lk__look *look, bool hash, size_t channel)
 {
 	size_t second = hash ? LK__HASH_ALSO_LISTENERS : LK__STRING_ALSO_LISTENERS;
-	bool both = lk__config_messages(look->client->config) == LK__MESSAGES_BOTH;
+	bool both = look->client->config->chosen.messages == LK__MESSAGES_BOTH;
 	int64_t some = listeners_at(look, LK__LOOK_LISTENERS, channel);
 	int64_t others = both ? listeners_at(look, second, channel) : 0;
 	return some > others ? some : others;

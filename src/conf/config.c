@@ -154,16 +154,6 @@ static int config_copy_to(lk_config *copy, const lk_config *config)
 	return status;
 }
 
-/* The copy, changed without a failure, takes the configuration's place; or it goes. */
-static int config_end(lk_config *config, lk_config *copy, int status)
-{
-	config_clear(status == 0 ? config : copy);
-	if (status == 0)
-		*config = *copy;
-	explicit_bzero(copy, sizeof(*copy));
-	return status;
-}
-
 static int no_memory(lk_error *error)
 {
 	return lk__fail(error, LK_ENOMEM, "configuration: out of memory");
@@ -225,7 +215,10 @@ static const struct choice {
 	const char *fault;
 } choices[] = {
 	[CHOICE_RECORD] = {offsetof(struct lk_config, client_record),
-			   {"off", "short", "full", "arguments"},
+			   {[LK__RECORDS_OFF] = "off",
+			    [LK__RECORDS_SHORT] = "short",
+			    [LK__RECORDS_FULL] = "full",
+			    [LK__RECORDS_ARGUMENTS] = "arguments"},
 			   "is not off, short, full or arguments"},
 	[CHOICE_FSYNC] = {offsetof(struct lk_config, fsync_acks),
 			  {[LK__FSYNC_OFF] = "off",
@@ -262,6 +255,31 @@ static int choice_at(const struct choice *choice, const char *value)
 	return -1;
 }
 
+static void config_choose(lk_config *config)
+{
+	config->chosen = (struct lk__chosen){
+		.records = (enum lk__records)choice_at(&choices[CHOICE_RECORD],
+						       config->client_record),
+		.fsync = (enum lk__fsync)choice_at(&choices[CHOICE_FSYNC], config->fsync_acks),
+		.messages = (enum lk__messages)choice_at(&choices[CHOICE_MESSAGES],
+							 config->messages),
+		.tracks = choice_at(&choices[CHOICE_TRACKING], config->tracking) == 1,
+		.verify = (enum lk__verify)choice_at(&choices[CHOICE_VERIFY], config->tls_verify),
+	};
+}
+
+/* The copy, changed without a failure, takes the configuration's place; or it goes. */
+static int config_end(lk_config *config, lk_config *copy, int status)
+{
+	if (status == 0)
+		config_choose(copy);
+	config_clear(status == 0 ? config : copy);
+	if (status == 0)
+		*config = *copy;
+	explicit_bzero(copy, sizeof(*copy));
+	return status;
+}
+
 static bool replica_acks_valid(const char *value)
 {
 	int64_t number = 0;
@@ -283,26 +301,6 @@ int lk__config_acks(const struct lk_config *config)
 	return all ? LK__ACKS_ALL : (int)strtol(config->replica_acks, NULL, 10);
 }
 
-enum lk__fsync lk__config_fsync(const struct lk_config *config)
-{
-	return (enum lk__fsync)choice_at(&choices[CHOICE_FSYNC], config->fsync_acks);
-}
-
-enum lk__messages lk__config_messages(const struct lk_config *config)
-{
-	return (enum lk__messages)choice_at(&choices[CHOICE_MESSAGES], config->messages);
-}
-
-bool lk__config_tracks(const struct lk_config *config)
-{
-	return choice_at(&choices[CHOICE_TRACKING], config->tracking) == 1;
-}
-
-enum lk__verify lk__config_verify(const struct lk_config *config)
-{
-	return (enum lk__verify)choice_at(&choices[CHOICE_VERIFY], config->tls_verify);
-}
-
 /* With appendfsync everysec a disk is synced once a second, and then a replica tells of it within
  * another second. A third of the limit (acks.c) leaves a second more. */
 void lk__config_fit_limits(struct lk_config *config)
@@ -311,7 +309,7 @@ void lk__config_fit_limits(struct lk_config *config)
 		[LK__FSYNC_LOCAL] = 6000,
 		[LK__FSYNC_REPLICAS] = 9000,
 	};
-	enum lk__fsync fsync = lk__config_fsync(config);
+	enum lk__fsync fsync = config->chosen.fsync;
 	if (config->command_timeout_ms < least_ms[fsync])
 		config->command_timeout_ms = least_ms[fsync];
 }
@@ -566,6 +564,7 @@ int lk_config_new(lk_config **config_out, lk_error *error)
 		lk_config_free(config);
 		return no_memory(error);
 	}
+	config_choose(config);
 	*config_out = config;
 	return 0;
 }
@@ -695,7 +694,7 @@ static bool config_has_tls(const struct lk_config *config)
 {
 	return *config->tls_ca_file || *config->tls_ca_dir || *config->tls_ca_data ||
 	       *config->tls_cert_file || *config->tls_server_name ||
-	       lk__config_verify(config) != LK__VERIFY_ON;
+	       config->chosen.verify != LK__VERIFY_ON;
 }
 
 int lk__config_check(const struct lk_config *config, lk_error *error)
@@ -707,7 +706,7 @@ int lk__config_check(const struct lk_config *config, lk_error *error)
 		return lk__fail(error, LK_EINVAL, "username: set without a password");
 	if (*config->sentinel_username && !*config->sentinel_password)
 		return lk__fail(error, LK_EINVAL, "sentinel_username: set without a password");
-	if (lk__config_messages(config) != LK__MESSAGES_PLAIN && config->deployment != LK__CLUSTER)
+	if (config->chosen.messages != LK__MESSAGES_PLAIN && config->deployment != LK__CLUSTER)
 		return lk__fail(error, LK_EINVAL,
 				"messages: only those of a cluster are sharded (redis-cluster://)");
 	if (!*config->tls_cert_file != !*config->tls_key_file)

@@ -25,8 +25,29 @@ enum lk__deployment { LK__SINGLE, LK__REPLICAS, LK__SENTINEL, LK__CLUSTER };
 #define LK__NOTE_MAX 256 /* bytes: LK_NOTE_SIZE_MAX */
 #define LK__ACKS_ALL (-1)
 
-/* Disks that must have a grant. */
+/*
+ * The options that are one of a few words. The words stand in the order of these: what a client
+ * records about itself; disks that must have a grant; by which messages waiters are told of
+ * releases (PUBLISH, SPUBLISH, or one of each); whether servers are asked to tell what happens to
+ * keys (CLIENT TRACKING); what of a server's certificate is verified.
+ */
+enum lk__records { LK__RECORDS_OFF, LK__RECORDS_SHORT, LK__RECORDS_FULL, LK__RECORDS_ARGUMENTS };
 enum lk__fsync { LK__FSYNC_OFF, LK__FSYNC_LOCAL, LK__FSYNC_REPLICAS };
+enum lk__messages {
+	LK__MESSAGES_PLAIN,
+	LK__MESSAGES_SHARDED,
+	LK__MESSAGES_BOTH,
+	LK__MESSAGES_COUNT
+};
+enum lk__verify { LK__VERIFY_ON, LK__VERIFY_AUTHORITY, LK__VERIFY_OFF };
+
+struct lk__chosen {
+	enum lk__records records;
+	enum lk__fsync fsync;
+	enum lk__messages messages;
+	bool tracks;
+	enum lk__verify verify;
+};
 
 #define LK__MEMBER_MS(name) int64_t name;
 #define LK__MEMBER_INT(name) int64_t name;
@@ -39,6 +60,7 @@ enum lk__fsync { LK__FSYNC_OFF, LK__FSYNC_LOCAL, LK__FSYNC_REPLICAS };
 
 struct lk_config {
 #include "conf/options.def"
+	struct lk__chosen chosen; /* what their texts say */
 	enum lk__scheme scheme;
 	enum lk__deployment deployment;
 	char *host; /* name or address without brackets, or the path of the unix socket; the first
@@ -68,26 +90,6 @@ void lk__config_place(const struct lk_config *config, char *place_out);
 
 /* How many replicas must have a grant: a number, or LK__ACKS_ALL. */
 int lk__config_acks(const struct lk_config *config);
-
-/* By which messages waiters are told of releases: PUBLISH, SPUBLISH, or one of each. */
-enum lk__messages {
-	LK__MESSAGES_PLAIN,
-	LK__MESSAGES_SHARDED,
-	LK__MESSAGES_BOTH,
-	LK__MESSAGES_COUNT
-};
-
-enum lk__messages lk__config_messages(const struct lk_config *config);
-
-/* CLIENT TRACKING: servers are asked to tell what happens to keys, or not. */
-bool lk__config_tracks(const struct lk_config *config);
-
-enum lk__fsync lk__config_fsync(const struct lk_config *config);
-
-/* What of a server's certificate is verified. */
-enum lk__verify { LK__VERIFY_ON, LK__VERIFY_AUTHORITY, LK__VERIFY_OFF };
-
-enum lk__verify lk__config_verify(const struct lk_config *config);
 
 /* Where disks are waited for, answers take longer: raises the command limit to what that needs. */
 void lk__config_fit_limits(struct lk_config *config);

@@ -422,7 +422,7 @@ static int connector_new(struct lk__connector **connector_out, struct lk__conn *
 	connector->conn = conn;
 	bool commands = conn->kind != LK__CONN_MESSAGES;
 	connector->greeting = commands ? LK__GREET_SCRIPTS : 0;
-	if (!commands && lk__config_tracks(conn->node->config))
+	if (!commands && conn->node->config->chosen.tracks)
 		connector->greeting |= LK__GREET_ID;
 	if (commands && !atomic_load(&conn->node->no_hello))
 		connector->greeting |= LK__GREET_HELLO;

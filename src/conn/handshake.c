@@ -52,7 +52,7 @@ static int greeter_ask_scripts(struct lk__greeter *greeter)
 {
 	const char *argv[WORDS_MAX] = {"SCRIPT", "EXISTS"};
 	for (size_t i = 0; i < LK__SCRIPT_COUNT; i++)
-		argv[2 + i] = lk__script_of((int)i, lk__config_messages(greeter->config))->sha1;
+		argv[2 + i] = lk__script_of((int)i, greeter->config->chosen.messages)->sha1;
 	return greeter_say(greeter, false, WORDS_MAX, argv);
 }
 

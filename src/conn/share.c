@@ -54,8 +54,8 @@ int lk__node_init(struct lk__node *node, const struct lk_config *config,
 	node->context = context;
 	node->messages.wake_fd = node->work.wake_fd = node->probe.wake_fd = -1;
 	node->acks = lk__config_acks(config);
-	node->fsync = lk__config_fsync(config);
-	node->told_by = lk__config_messages(config);
+	node->fsync = config->chosen.fsync;
+	node->told_by = config->chosen.messages;
 	node->acks_ops = &lk__acks_ops;
 	node->channels_ops = &lk__channels_ops;
 	pthread_mutex_init(&node->replicas.mutex, NULL);

@@ -19,7 +19,7 @@
 
 bool lk__tracking_is_possible(const struct lk__node *node)
 {
-	return lk__config_tracks(node->config) && !atomic_load(&node->spreads) &&
+	return node->config->chosen.tracks && !atomic_load(&node->spreads) &&
 	       atomic_load(&node->tracking.state) != LK__TRACKING_REFUSED;
 }
 

@@ -217,7 +217,7 @@ static void record_make(struct record *record, const struct lk_config *config)
 		strcpy(record->host, "?");
 	record->host[sizeof(record->host) - 1] = '\0';
 	record_user(record->user);
-	if (!told && strcmp(config->client_record, "arguments") == 0)
+	if (!told && config->chosen.records == LK__RECORDS_ARGUMENTS)
 		told = record_command_line(record->program);
 	else if (told)
 		snprintf(record->program, sizeof(record->program), "%s", program);
@@ -304,7 +304,7 @@ static void record_write(char text_out[RECORD_SIZE], const lk_client *client,
 	int64_t since_ms = lk__node_server_us(node, client->record.since_ns) / 1000;
 	int size = snprintf(text_out, RECORD_SIZE, "id=%s\nhost=%s\npid=%ld\nsince=%" PRId64 "\n",
 			    client->id, record.host, pid, since_ms);
-	if (strcmp(client->config->client_record, "short") != 0)
+	if (client->config->chosen.records != LK__RECORDS_SHORT)
 		size += snprintf(text_out + size, RECORD_SIZE - (size_t)size,
 				 "user=%s\nprogram=%s\n", record.user, record.program);
 	if (*client->config->note)
@@ -393,7 +393,7 @@ static void record_delete(lk_client *client)
 static bool record_is_off(const lk_client *client)
 {
 	return atomic_load(&client->record.denied) ||
-	       strcmp(client->config->client_record, "off") == 0;
+	       client->config->chosen.records == LK__RECORDS_OFF;
 }
 
 void lk__client_record_show(lk_client *client, struct lk__conn *near)

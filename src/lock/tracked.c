@@ -31,7 +31,7 @@ static uint32_t generation_of(const struct lk__node *node)
 int64_t lk__tracked_due_ns(const struct lk__entry *entry)
 {
 	int64_t first_ns = lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
-	if (!is_tracked_kind(entry) || !lk__config_tracks(entry->client->config))
+	if (!is_tracked_kind(entry) || !entry->client->config->chosen.tracks)
 		return LK__NEVER;
 	if (entry->is_quorum) /* of its members, at their nodes: lk__red_turn() */
 		return entry->tracked ? LK__NEVER : first_ns;

@@ -549,7 +549,7 @@ static int ask_for(SSL *ssl, const char *name)
 
 static bool names_count(const struct lk_config *config)
 {
-	return lk__config_verify(config) == LK__VERIFY_ON;
+	return config->chosen.verify == LK__VERIFY_ON;
 }
 
 static int expect_address(SSL *ssl, const struct lk_config *config, const char *address)
@@ -616,7 +616,7 @@ static int certificate_judged(int good, X509_STORE_CTX *chain)
 static int fail_handshake(struct tls_stream *tls, ssize_t status, const struct lk_config *config,
 			  const char *node, lk_error *error)
 {
-	long verified = lk__config_verify(config) == LK__VERIFY_OFF
+	long verified = config->chosen.verify == LK__VERIFY_OFF
 				? X509_V_OK
 				: lk__openssl.SSL_get_verify_result(tls->ssl);
 	if (tls->no_memory && status != -ETIMEDOUT)
@@ -659,7 +659,7 @@ static int begin_over(struct tls_stream *tls, const struct lk_config *config, co
 	int status = context_new(&tls->context, config, node, error);
 	if (status != 0)
 		return status;
-	bool any = lk__config_verify(config) == LK__VERIFY_OFF;
+	bool any = config->chosen.verify == LK__VERIFY_OFF;
 	lk__openssl.SSL_CTX_set_verify(tls->context, any ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
 				       certificate_judged);
 	if (!*config->tls_cert_file)

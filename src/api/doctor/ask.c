@@ -391,7 +391,7 @@ static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_
 /* Tells whether such a subscription is what the locks need, and the node has the channel. */
 static bool is_tried(const struct lk__facts *facts, const struct lk__asked *asked)
 {
-	bool plain = lk__config_messages(asked->serves) == LK__MESSAGES_PLAIN;
+	bool plain = asked->serves->chosen.messages == LK__MESSAGES_PLAIN;
 	bool own = asked->client->config == asked->serves && !asked->client->topo->slotted;
 	/* A right that is known to be missing is not used: the server would log that. */
 	return !*facts->refused && !*facts->refused_messages && (plain || own);
@@ -560,7 +560,7 @@ void lk__facts_configured(struct lk__facts *facts, const struct lk_config *confi
 	};
 	facts->lease_ms = config->watchdog_ms;
 	if (config->scheme == LK__SCHEME_TLS)
-		facts->unverified = texts[lk__config_verify(config)];
+		facts->unverified = texts[config->chosen.verify];
 }
 
 int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)

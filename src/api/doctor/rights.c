@@ -69,8 +69,8 @@ struct asker {
 static unsigned when_of(const struct lk_config *config)
 {
 	int acks = lk__config_acks(config);
-	enum lk__fsync fsync = lk__config_fsync(config);
-	enum lk__messages messages = lk__config_messages(config);
+	enum lk__fsync fsync = config->chosen.fsync;
+	enum lk__messages messages = config->chosen.messages;
 	bool moving = config->deployment != LK__SINGLE;
 	unsigned when = ALWAYS;
 	if (messages != LK__MESSAGES_SHARDED)
@@ -86,9 +86,9 @@ static unsigned when_of(const struct lk_config *config)
 		when |= SYNCED;
 	if (config->deployment == LK__CLUSTER)
 		when |= CLUSTER;
-	if (*config->note && strcmp(config->client_record, "off") != 0)
+	if (*config->note && config->chosen.records != LK__RECORDS_OFF)
 		when |= NOTED;
-	if (lk__config_tracks(config))
+	if (config->chosen.tracks)
 		when |= TRACKED;
 	return when;
 }
