@@ -97,6 +97,7 @@ int sim_acquire(struct sim_caller *caller, lk_lock *lock, int64_t wait_ms, bool 
 	lk_completion got = {.struct_size = sizeof(lk_completion), .error = {.code = 0}};
 	uint64_t id = 0;
 	caller->named = queued || caller->threadless;
+	caller->over = NULL;
 	options->owner = sim_owner(caller);
 	if (!caller->named)
 		return acquire_blocking(caller, lock, wait_ms, options, error);
@@ -157,6 +158,17 @@ bool sim_deadline(const struct sim_caller *caller, lk_lock *lock, int64_t *deadl
 	lk_error error;
 	return lk_lock_deadline_ns(lock, sim_owner(caller), deadline_ns, &error) == 0 &&
 	       sim_now_ns() < *deadline_ns;
+}
+
+void sim_check_over(struct sim_caller *caller, lk_lock *lock)
+{
+	int64_t asked_ns = sim_now_ns(), deadline_ns = 0;
+	lk_error error;
+	int rc = lk_lock_deadline_ns(lock, sim_owner(caller), &deadline_ns, &error);
+	if (rc == LK_ELOST || (rc == 0 && deadline_ns <= asked_ns))
+		caller->over = lock;
+	else if (rc == 0 && caller->over == lock && sim_now_ns() < deadline_ns)
+		sim_fail("%s: a hold that was over is there again", caller->name);
 }
 
 int64_t sim_lease_ms(int64_t most_ms)

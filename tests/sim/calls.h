@@ -21,6 +21,7 @@ struct sim_caller {
 	bool named;           /* what it holds, or is about to; else its thread is the owner */
 	bool closes;          /* its client may be closed at any time */
 	bool threadless;      /* its client is */
+	const lk_lock *over;  /* of which it was told that its hold has ended; NULL: of none */
 };
 
 void sim_caller_begin(struct sim_caller *caller, int number, bool closes);
@@ -50,6 +51,9 @@ void sim_extend_hold(const struct sim_caller *caller, lk_lock *lock, int64_t mos
 
 /* Until when it holds, by what the library says; false: it does not. */
 bool sim_deadline(const struct sim_caller *caller, lk_lock *lock, int64_t *deadline_ns);
+
+/* Fails when a hold has come back that was over: it stays lost, whatever a server says later. */
+void sim_check_over(struct sim_caller *caller, lk_lock *lock);
 
 /* ---- counts ---- */
 

@@ -89,6 +89,7 @@ static void check_told(const struct sim_worker *worker)
 static bool keep(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 {
 	int64_t deadline_ns = 0;
+	sim_check_over(&worker->caller, lock);
 	if (!sim_deadline(&worker->caller, lock, &deadline_ns))
 		return false;
 	if (worker->client->closing)
