@@ -1,4 +1,8 @@
 /* Many threads, few names, random calls: exclusion is checked on plain memory, which TSan sees. */
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include "fixture.h"
 
 #define THREADS 64
@@ -178,12 +182,54 @@ static void test_threads_come_and_go(void **state)
 	close_client(client);
 }
 
+/* Whether each of them that is not this one blocks the signals that a program may handle. */
+static bool other_threads_block_signals(unsigned *others_out)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	bool block = true;
+	*others_out = 0;
+	for (struct dirent *at; (at = readdir(tasks));) {
+		char path[300], line[128];
+		unsigned long long blocked = 0, all = 0;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", at->d_name);
+		FILE *file = at->d_name[0] != '.' && atoi(at->d_name) != getpid() ? fopen(path, "r")
+										  : NULL;
+		while (file && fgets(line, sizeof(line), file))
+			sscanf(line, "SigBlk: %llx", &blocked);
+		if (!file)
+			continue;
+		fclose(file);
+		for (int number = 1; number < 32; number++)
+			all |= number != SIGKILL && number != SIGSTOP ? 1ull << (number - 1) : 0;
+		block &= (blocked & all) == all;
+		++*others_out;
+	}
+	closedir(tasks);
+	return block;
+}
+
+/* A signal for the process goes to a thread of the program. */
+static void test_threads_of_the_library_block_signals(void **state)
+{
+	(void)state;
+	unsigned others;
+	lk_client *client = open_client();
+	lk_lock *lock = new_lock(client, "signals");
+	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* a renewal needs the loop */
+	check(other_threads_block_signals(&others));
+	check_int(others, >, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_exclusion_under_random_calls),
 		api_test(test_handles_come_and_go),
 		api_test(test_threads_come_and_go),
+		api_test(test_threads_of_the_library_block_signals),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

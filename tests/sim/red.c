@@ -259,6 +259,18 @@ static void let_go(const struct worker *worker, lk_lock *lock, const char *key)
 		check_release(worker, key, rc, call.begun_ns);
 }
 
+/* A tenth of the lease is left at least of what is granted, for a caller that gets time. */
+static void check_worth(const struct worker *worker, lk_lock *lock, int64_t lease_ms)
+{
+	int64_t deadline_ns = 0, least_ms = (lease_ms ? lease_ms : SIM_WATCHDOG_MS) / 10;
+	if (sim_has(SIM_STALLS | SIM_PREEMPTS) || worker->process->closing ||
+	    !sim_deadline(&worker->caller, lock, &deadline_ns))
+		return;
+	if (deadline_ns - sim_now_ns() < (least_ms - 1) * SIM_MS)
+		sim_fail("worker %d is granted what is over in %.3f ms", worker->number,
+			 (double)(deadline_ns - sim_now_ns()) / 1e6);
+}
+
 static void work(const struct worker *worker, lk_lock *lock, const char *key)
 {
 	if (!keep(worker, lock, key) && !sim_has(SIM_PREEMPTS) && !worker->process->closing)
@@ -309,6 +321,8 @@ static void round_of(struct worker *worker, lk_lock *lock, const char *key)
 	sim_check_code("acquire", rc, expected, calm ? 6 + is_tight() : 8, closes, &error);
 	if (wait_ms == 0)
 		check_try(worker, key, rc, call.begun_ns);
+	if (rc == 0)
+		check_worth(worker, lock, options.lease_ms);
 	if (rc == 0)
 		work(worker, lock, key);
 	sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
