@@ -62,6 +62,7 @@
 #ifndef LOCKKEEPER_H
 #define LOCKKEEPER_H
 
+#include <lockkeeper/barrier.h>
 #include <lockkeeper/cancel.h>
 #include <lockkeeper/client.h>
 #include <lockkeeper/config.h>

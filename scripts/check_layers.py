@@ -21,7 +21,8 @@ LOCK = [("client", "loop"), ("entry", "entry_table", "doubt"),
         ("completion_queue", "notice", "ear"), ("compensation",), ("tracked", "front"),
         ("hold",), ("renewal",),
         ("operation", "fan_out", "acquire", "release", "extend"),
-        ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"), ("async",),
+        ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"),
+        ("barrier",), ("async",),
         ("election",),
         ("close",), ("client_new",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}

@@ -18,6 +18,7 @@ FUNCTION_LINES, FILE_LINES, SUBJECT_LINES, COLUMNS = 70, 800, 1200, 100
 SUBJECTS: dict[str, str] = {
     "src/conn/conn.c": "lk__conn",
     "src/lock/acquire.c": "lk__acquire",
+    "src/lock/async.c": "lk__async",
     "src/lock/entry.c": "lk__entry",
     "src/lock/multi_call.c": "lk__multi_ask",
     "src/lock/red.c": "lk__red",

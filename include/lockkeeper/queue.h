@@ -38,10 +38,10 @@
  * lk_queue_free(), and the memory of the client stays. One queue can have the notices of many
  * clients; the notices of one client go to one queue: to start it again fails with LK_EINVAL.
  *
- * KINDS. Every lock; semaphores, latches and permit semaphores. The completion of a red or multi
- * lock has no `field`: the lock has another on each node, or for each part. The deadline of a multi
- * lock is the earliest of its parts. If one of its clients is closed, its acquire ends with
- * LK_ECLOSED, and its other calls end before that close does.
+ * KINDS. Every lock; semaphores, latches, permit semaphores and barriers. The completion of a red
+ * or multi lock has no `field`: the lock has another on each node, or for each part. The deadline
+ * of a multi lock is the earliest of its parts. If one of its clients is closed, its acquire ends
+ * with LK_ECLOSED, and its other calls end before that close does.
  *
  * BOUNDS. A queue has a capacity: at most so many requests that were not taken yet, in flight or
  * completed. Beyond that, starting fails with LK_ELIMIT. The memory of a completion is reserved
@@ -53,6 +53,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <lockkeeper/barrier.h>
 #include <lockkeeper/client.h>
 #include <lockkeeper/error.h>
 #include <lockkeeper/event.h>
@@ -81,6 +82,9 @@
 	X(LK_OP_EXTEND, permit_semaphore, PERMITS | NUMBER | LEASE_MS,                             \
 	  permit_semaphore_update_lease)                                                           \
 	X(LK_OP_AWAIT, latch, WAIT_MS, latch_await)                                                \
+	X(LK_OP_AWAIT, barrier, WAIT_MS, barrier_await)                                            \
+	X(LK_OP_ENTER, barrier, WAIT_MS, barrier_enter)                                            \
+	X(LK_OP_LEAVE, barrier, WAIT_MS, barrier_leave)                                            \
 	X(LK_OP_COUNT, semaphore, 0, semaphore_available)                                          \
 	X(LK_OP_COUNT, latch, 0, latch_count)                                                      \
 	X(LK_OP_TRY_SET, semaphore, NUMBER | TTL_MS, semaphore_try_set)                            \
@@ -100,7 +104,7 @@
 #define LK_OP_ACQUIRE 1     /* of a lock, of permits */
 #define LK_OP_RELEASE 2     /* the same */
 #define LK_OP_EXTEND 3      /* of a lock, of one permit */
-#define LK_OP_AWAIT 4       /* until a latch is open */
+#define LK_OP_AWAIT 4       /* until a latch is open, or all have come to a barrier */
 #define LK_OP_COUNT 5       /* a question: how many permits are free, what a latch's count is */
 #define LK_OP_TRY_SET 6     /* of a count that is not set */
 #define LK_OP_SET 7         /* of the number of permits */
@@ -108,6 +112,8 @@
 #define LK_OP_DRAIN 9       /* of a semaphore: takes what is free */
 #define LK_OP_COUNT_DOWN 10 /* of a latch */
 #define LK_OP_DELETE 11     /* of a count */
+#define LK_OP_ENTER 12      /* into a barrier, together */
+#define LK_OP_LEAVE 13      /* the same */
 #define LK_OP_NOTICE 16     /* a notice about a hold, or their end: NOTICES */
 #define LK_OP_CLOSE 17      /* of a client without threads: see <lockkeeper/loop.h> */
 
@@ -136,12 +142,13 @@ typedef struct lk_request {
 	const lk_extend_options *extend;   /* must name an owner */
 	const lk_semaphore_release_options *semaphore_release;
 	uint64_t tag; /* the program's own: the completion has it. Notices have that of `acquire` */
+	lk_barrier *barrier;
 } lk_request;
 
 #define LK_REQUEST_INIT                                                                            \
 	{                                                                                          \
 		sizeof(lk_request), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL,    \
-			NULL, NULL, NULL, 0                                                        \
+			NULL, NULL, NULL, 0, NULL                                                  \
 	}
 
 typedef struct lk_completion {
@@ -254,10 +261,11 @@ LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *per
 				 int64_t room, lk_error *error);
 
 /*
- * Asks that an acquire, a wait for a latch, or a request for notices ends. Returns 1 when the
- * request is in flight and 0 when it is not (it has completed, or never was). The request still
- * completes: with LK_ECANCELLED, or with what became of it if that was faster. Any thread may call
- * it. Does not block. Errors: LK_EINVAL (another kind of request), LK_EFORKED. Since 0.1.
+ * Asks that an acquire, a wait for a latch or at a barrier, or a request for notices ends. Returns
+ * 1 when the request is in flight and 0 when it is not (it has completed, or never was). The
+ * request still completes: with LK_ECANCELLED, or with what became of it if that was faster. Any
+ * thread may call it. Does not block. Errors: LK_EINVAL (another kind of request), LK_EFORKED.
+ * Since 0.1.
  */
 LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
 

@@ -224,6 +224,7 @@ static int caller_prepare(struct lk__entry *entry, struct lk__thread *thread,
 				      .count = want->count,
 				      .other_number = side->number,
 				      .downgrade_number = side->downgraded ? 0 : side->number,
+				      .number = want->number,
 				      .settings = want->settings,
 				      .since_ns = now_ns,
 				      .until_ns = LK__NEVER};
@@ -582,6 +583,7 @@ static struct lk__request *head_try(struct lk__head *head)
 		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
 				 &entry->waiting->mark);
 	head_pin(head);
+	head->waiter->tried = true;
 	return request;
 }
 
@@ -1084,6 +1086,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 		.lease_ms = lk__entry_lease_ms(entry, waiter->hold),
 		.count = waiter->count,
 		.downgrade_number = waiter->downgrade_number,
+		.number = waiter->number,
 		.poll_ns = poll_ms * LK__MS,
 		.look_ns = head_look_ns(entry),
 		.spin_min_ns = spin_min_ms * LK__MS,

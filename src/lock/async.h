@@ -14,6 +14,7 @@
 #ifndef LK__LOCK_ASYNC_H
 #define LK__LOCK_ASYNC_H
 
+#include "lock/barrier.h"
 #include "lock/completion_queue.h"
 #include "lock/counter.h"
 #include "lock/extend.h"
@@ -29,6 +30,7 @@ enum lk__async_way {
 	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
 	LK__ASYNC_COUNT,  /* a question: how much the count is */
 	LK__ASYNC_GIVE,   /* permits go back: several, or one of another client */
+	LK__ASYNC_MEET,   /* at a barrier */
 };
 
 /* The arguments of a request; its owner is the completion's. */
@@ -36,7 +38,7 @@ struct lk__async_want {
 	enum lk__async_way way;
 	const char *operation;         /* a constant, for messages */
 	const struct lk__multi *multi; /* the first three: of a multi lock; else NULL. Is copied */
-	struct lk__counter *counter;   /* the last four; else NULL */
+	struct lk__counter *counter;   /* of CHANGE to GIVE; else NULL */
 	struct lk__giving *giving;     /* GIVE; else NULL. Is the call's if it starts */
 	union {
 		struct lk__want acquire;
@@ -47,6 +49,11 @@ struct lk__async_want {
 		} permit;         /* LEASE */
 		int64_t lease_ms; /* EXTEND */
 		int64_t keep_ms;  /* RELEASE */
+		struct {
+			lk_barrier *barrier; /* with the call's reference */
+			enum lk__meeting_way way;
+			int64_t wait_ms;
+		} meet; /* MEET */
 	};
 };
 
@@ -106,6 +113,7 @@ struct lk__async {
 		struct lk__releasing releasing;
 		struct lk__extending extending;
 		struct lk__counting counting;
+		struct lk__meeting meeting;
 	};
 };
 

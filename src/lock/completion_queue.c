@@ -284,7 +284,9 @@ static int queue_cancel(lk_queue *queue, struct lk__completion *completion,
 		return completion->begun;
 	}
 	if (completion && completion->value.operation != LK_OP_ACQUIRE &&
-	    completion->value.operation != LK_OP_AWAIT)
+	    completion->value.operation != LK_OP_AWAIT &&
+	    completion->value.operation != LK_OP_ENTER &&
+	    completion->value.operation != LK_OP_LEAVE)
 		return LK_EINVAL;
 	if (!completion || !completion->async)
 		return 0;

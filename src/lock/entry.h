@@ -230,10 +230,12 @@ struct lk__caller {
 	bool contended;            /* it found another owner, or waits behind another caller */
 	int given_up;              /* its hold was released already, by its owner: 0 or LK_ELOST */
 	struct lk__grant was;      /* what that hold had */
-	bool tried;                /* of a red lock: its wait limit bounds each further try */
+	bool tried;                /* a try of it was made: of a red lock its wait limit bounds each
+				    * further one */
 	int64_t count;             /* permits */
 	uint64_t other_number;     /* number of the other side that its owner has; 0: it has not */
 	uint64_t downgrade_number; /* number of its first try; 0: a new one */
+	uint64_t number;           /* of all of them; 0: not said */
 	struct lk__settings settings;
 	lk_cancel *cancel;
 	const _Atomic bool *stop; /* of an asynchronous call: it was cancelled; else NULL */

@@ -87,6 +87,7 @@ struct lk__want {
 	int64_t wait_ms; /* -1: no limit; 0: once, */
 	int64_t once_ms; /* which may take so long; 0: the connect and the command limit */
 	int64_t count;   /* permits */
+	uint64_t number; /* of all its tries; 0: those that the attempt gives them */
 	struct lk__settings settings;
 	uint64_t tag;
 	bool no_loss;     /* its end is meant: see struct lk__hold_extra */

@@ -118,7 +118,8 @@ static void attempt_give_back(struct lk__attempt *attempt, bool granted,
 static bool attempt_asked_alike(const struct lk__attempt *attempt)
 {
 	return attempt->asked_count == attempt->want.count &&
-	       attempt->asked_lease_ms == attempt->want.lease_ms;
+	       attempt->asked_lease_ms == attempt->want.lease_ms &&
+	       (!attempt->want.number || attempt->want.number == attempt->number);
 }
 
 /*
@@ -128,7 +129,8 @@ static bool attempt_asked_alike(const struct lk__attempt *attempt)
 static void attempt_disown(struct lk__attempt *attempt, bool granted, struct lk__effects *effects,
 			   int64_t now_ns)
 {
-	if (!attempt_asked_alike(attempt) && (granted || attempt->copies_until_ns))
+	if (!attempt_asked_alike(attempt) &&
+	    (granted || attempt->copies_until_ns || attempt->want.number))
 		attempt_give_back(attempt, granted, effects, now_ns);
 }
 
@@ -136,7 +138,8 @@ static void attempt_disown(struct lk__attempt *attempt, bool granted, struct lk_
 
 static void attempt_renumber(struct lk__attempt *attempt, struct lk__effects *effects)
 {
-	attempt->number = attempt->want.downgrade_number;
+	attempt->number = attempt->want.number ? attempt->want.number
+					       : attempt->want.downgrade_number;
 	if (!attempt->number)
 		attempt->number = atomic_fetch_add(attempt->rules.numbers, 1) + 1;
 	attempt->want.downgrade_number = 0;
@@ -321,8 +324,8 @@ static bool attempt_keeps_place(const struct lk__attempt *attempt,
 				const struct lk__attempt_event *event)
 {
 	bool tells = event->untold || event->code == LK_ENOTDURABLE;
-	return tells && attempt->queued && attempt->rules.own_channel && !attempt->want.once &&
-	       !event->lasting;
+	bool keeps = attempt->want.number || (tells && attempt->rules.own_channel);
+	return keeps && attempt->queued && !attempt->want.once && !event->lasting;
 }
 
 /* Held perhaps: the number is given up; a new one may try. */

@@ -16,6 +16,7 @@
  * try in flight. Without a next head the attempt is detached: a grant that still comes goes back.
  * What a number may have on the server when the attempt gives it up is compensated. A number with a
  * place in a queue is kept when a try has no answer, or is on too few replicas: the next one tells.
+ * So is a number that the head has named, which it asks for itself what became of it.
  */
 #ifndef LK__SYNC_ATTEMPT_H
 #define LK__SYNC_ATTEMPT_H
@@ -56,6 +57,7 @@ struct lk__attempt_want {
 	int64_t lease_ms;          /* told to the server */
 	int64_t count;             /* permits */
 	uint64_t downgrade_number; /* the number of its first try; 0: a new one */
+	uint64_t number;           /* of all its tries, whatever becomes of them; 0: not said */
 	int64_t poll_ns;           /* of a kind that polls: the slowest pace; 0 */
 	int64_t look_ns;           /* of the others: the same; 0: until the ttl */
 	int64_t spin_min_ns, spin_max_ns;

@@ -160,6 +160,30 @@ bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, in
 bool lk__election_read_candidate(const redisReply *reply, lk_candidate *candidate_out);
 
 /*
+ * The barrier's recipe: each party has an entry of its own. In Redis:
+ *
+ *   <name>                       hash { parties → n, <uuid>:<number> → how it stands }, PEXPIRE
+ *   lockkeeper_fence:{<name>}    string, the newest generation, kept for 30 days
+ *   lockkeeper_barrier:{<name>}  channel of those who wait: "look"
+ *
+ * One script keeps them, see meet.lua. A wait has one number from its begin to its end, whatever
+ * becomes of its tries: under it the server knows whether it was counted.
+ */
+
+#define LK__BARRIER_PREFIX "lockkeeper_barrier"
+#define LK__BARRIER_ENTERS 1u /* a flag of the tries: it is inside when it was let through; */
+#define LK__BARRIER_LEAVES 2u /* or it waits until the others have left */
+
+extern const struct lk__recipe lk__barrier_recipe;
+
+/* Its record is not needed any more. */
+struct lk__request *lk__barrier_told(const struct lk__target *target, const char *field);
+
+/* Reads the answer to a release: the generation that the party met in; 0: it was not counted, and
+ * is not any more; -1: another form. */
+int64_t lk__barrier_read_release(const struct lk__request *request);
+
+/*
  * The two sides of the read/write lock, a recipe each. In Redis:
  *
  *   <name>                                            hash, PEXPIRE: the longest lease in it

@@ -268,4 +268,17 @@ static void words_bytes(struct lk__words *words, const void *value, size_t value
 	lk__words_add(words, value, value_size);
 }
 
+/* ---- the barrier ---- */
+
+/* Adds what a try says of its party, as four words. */
+static void words_party(struct lk__words *words, const struct lk__try *wanted)
+{
+	if (!wanted)
+		return;
+	lk__words_number(words, wanted->lease_ms);
+	lk__words_deadline(words);
+	lk__words_number(words, wanted->count);
+	lk__words_text(words, wanted->once ? "1" : "0");
+}
+
 #include "script_calls.inc"

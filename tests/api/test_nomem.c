@@ -16,6 +16,7 @@ struct script {
 	lk_semaphore *semaphore;
 	lk_permit_semaphore *permits;
 	lk_latch *latch;
+	lk_barrier *barrier;
 	lk_election *election;
 	lk_scan *scan;
 	lk_cancel *cancel;
@@ -167,6 +168,15 @@ static void run_permits(struct script *script)
 	attempt(1, lk_permit_semaphore_delete(script->permits, &err));
 }
 
+/* One party is all that meet. */
+static void run_barrier(struct script *script)
+{
+	attempt(0, lk_barrier_new(&script->barrier, script->client, "step", 4, 1, NULL, &err));
+	attempt(0, lk_barrier_await(script->barrier, -1, NULL, NULL, &err));
+	attempt(0, lk_barrier_enter(script->barrier, 1000, NULL, NULL, &err));
+	attempt(0, lk_barrier_leave(script->barrier, -1, NULL, &err));
+}
+
 static void run_counters(struct script *script)
 {
 	int64_t count;
@@ -189,6 +199,7 @@ static void run_counters(struct script *script)
 	attempt(0, lk_latch_await(script->latch, -1, NULL, &err));
 	attempt(0, lk_latch_delete(script->latch, &err));
 	run_permits(script);
+	run_barrier(script);
 }
 
 /* Two sides of one key: down, and not up. */
@@ -385,6 +396,11 @@ static void run_queued_counters(struct script *script)
 	run_queued_semaphore(script);
 	run_queued_latch(script);
 	run_queued_permits(script);
+	attempt(0, lk_barrier_new(&script->barrier, script->client, "step", 4, 1, NULL, &err));
+	attempt_queued(script,
+		       lk_queue_start(script->queue,
+				      request_of(AWAIT, .barrier = script->barrier, .wait_ms = -1),
+				      NULL, &err));
 }
 
 static void end_asynchronous(const struct script *script)
@@ -469,6 +485,7 @@ static void end(struct script *script, bool patient)
 	lk_semaphore_free(script->semaphore);
 	lk_permit_semaphore_free(script->permits);
 	lk_latch_free(script->latch);
+	lk_barrier_free(script->barrier);
 	lk_client_free(script->client);
 	lk_client_free(script->other);
 	end_asynchronous(script);

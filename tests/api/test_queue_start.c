@@ -1,8 +1,15 @@
 /* What a request may have: its operation decides about handles and members. */
 #include "queued.h"
 
-enum handle { client_handle, lock_handle, semaphore_handle, permit_semaphore_handle, latch_handle };
-#define HANDLES (latch_handle + 1)
+enum handle {
+	client_handle,
+	lock_handle,
+	semaphore_handle,
+	permit_semaphore_handle,
+	latch_handle,
+	barrier_handle
+};
+#define HANDLES (barrier_handle + 1)
 
 enum member {
 	HOW = 1,
@@ -32,6 +39,7 @@ static lk_lock *lock;
 static lk_semaphore *pool;
 static lk_permit_semaphore *slots;
 static lk_latch *gate;
+static lk_barrier *step;
 
 static void open_handles(void)
 {
@@ -40,6 +48,7 @@ static void open_handles(void)
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, NULL, &err));
+	expect(0, lk_barrier_new(&step, client, "step", LK_STRLEN, 2, NULL, &err));
 }
 
 static void close_handles(void)
@@ -48,6 +57,7 @@ static void close_handles(void)
 	lk_semaphore_free(pool);
 	lk_permit_semaphore_free(slots);
 	lk_latch_free(gate);
+	lk_barrier_free(step);
 	close_queue(0);
 }
 
@@ -60,6 +70,7 @@ static lk_request with_handle(int operation, enum handle handle)
 	request.semaphore = handle == semaphore_handle ? pool : NULL;
 	request.permit_semaphore = handle == permit_semaphore_handle ? slots : NULL;
 	request.latch = handle == latch_handle ? gate : NULL;
+	request.barrier = handle == barrier_handle ? step : NULL;
 	return request;
 }
 

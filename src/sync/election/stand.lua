@@ -36,6 +36,7 @@
 -- elected with. A release works under memory pressure: its first write is a HDEL.
 -- Replicas must have what it grants.
 local lock, record, waiters = KEYS[1], KEYS[3], KEYS[4]
+local counter = KEYS[2]
 local what, own, channels, observers = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local CLAIM_MS = 1000 -- for the next one to take its place
@@ -115,6 +116,7 @@ local function next_of(found)
 end
 
 --include "own_by.lua" gives own_by
+--include "next_token.lua" gives next_token
 
 -- Keeps the place for a candidate that listens, and tells it. How many heard of it.
 local function reserve(field)
@@ -165,22 +167,9 @@ local function other_kind()
 	end
 end
 
--- The term that follows; nil and an error.
-local function term_next()
-	local text = redis.call('GETRANGE', KEYS[2], 0, 16)
-	if text == '' and redis.call('EXISTS', KEYS[2]) == 0 then
-		text = '0'
-	end
-	local last = string.find(text, '^%d+$') and tonumber(text)
-	if not last or last > 9007199254740990 then
-		return nil, redis.error_reply('WRONGTYPE no term can follow what the counter has')
-	end
-	return string.format('%.0f', math.max(last + 1, now))
-end
-
 -- Who asks leads from now on.
 local function lead(self)
-	local term, refused = term_next()
+	local term, refused = next_token()
 	if not term then
 		redis.call('HDEL', lock, own)
 		return refused

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* The barrier: who was let through has a hold, also where it leaves at once. */
+#include <assert.h>
+#include <string.h>
+
+#include <lockkeeper/error.h>
+
+#include "resp/reply.h"
+#include "sync/recipes.h"
+#include "sync/script.h"
+
+static struct lk__request *barrier_acquire(const struct lk__try *wanted)
+{
+	const char *what = wanted->flags & LK__BARRIER_LEAVES   ? "leave"
+			   : wanted->flags & LK__BARRIER_ENTERS ? "enter"
+								: "await";
+	return lk__barrier_call(wanted->target, what, wanted->field, wanted);
+}
+
+static struct lk__request *barrier_release(const struct lk__target *target, const char *field)
+{
+	return lk__barrier_call(target, "release", field, NULL);
+}
+
+static struct lk__request *barrier_force(const struct lk__target *target)
+{
+	return lk__barrier_call(target, "force", "", NULL);
+}
+
+struct lk__request *lk__barrier_told(const struct lk__target *target, const char *field)
+{
+	return lk__barrier_call(target, "told", field, NULL);
+}
+
+static void barrier_refused(struct lk__answer *answer, int code, const char *reason)
+{
+	answer->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED, .code = code};
+	answer->reason = reason;
+}
+
+static void barrier_read_acquire(const struct lk__request *request, struct lk__answer *answer)
+{
+	const redisReply *reply = request->code ? NULL : request->reply;
+	const char *said = reply && reply->type == REDIS_REPLY_STATUS ? reply->str : "";
+	if (strcmp(said, "GONE") == 0)
+		barrier_refused(answer, LK_ELOST, "its place ran out, or the barrier was broken");
+	else if (strncmp(said, "OTHERS ", strlen("OTHERS ")) == 0)
+		barrier_refused(answer, LK_EINVAL, "others meet here in another number");
+	else
+		lk__fence_read_acquire(request, answer);
+}
+
+int64_t lk__barrier_read_release(const struct lk__request *request)
+{
+	int64_t generation = 0;
+	assert(request->reply);
+	if (request->reply->type == REDIS_REPLY_NIL)
+		return 0;
+	return lk__reply_integer(request->reply, 0, (int64_t)LK__FENCE_TOKEN_MAX, &generation)
+		       ? generation
+		       : -1;
+}
+
+const struct lk__recipe lk__barrier_recipe = {
+	.type = "barrier",
+	.channel_prefix = LK__BARRIER_PREFIX,
+	.sharing = LK__EACH_OWNER,
+	.flags = LK__NO_TERMS | LK__QUEUES | LK__FENCES | LK__SHARES,
+	.acquire = barrier_acquire,
+	.release = barrier_release,
+	.force = barrier_force,
+	.renew = lk__barrier_renew,
+	.read_acquire = barrier_read_acquire,
+	.read_release = lk__reply_released,
+};
