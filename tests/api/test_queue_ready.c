@@ -99,6 +99,8 @@ static void test_called_for_notices(void **state)
 	wait_until(ready.calls == 2, 5000);
 	check(!pthread_equal(ready.thread, pthread_self()));
 	completed(id, LK_ECANCELLED);
+	/* Who has waited for it has a turn, which stays for 6 s behind a loss. */
+	wait_until(redis_integer(&server, "EXISTS notice") == 0, 5000);
 	hold(lock, "task", 300); /* notices that wait when the request begins */
 	wait_until(stats_of(client).lost == 2, 5000);
 	check_int(ready.calls, ==, 2);
@@ -262,6 +264,9 @@ static void start_many(size_t index, void *argument)
 					   1,
 				   5000);
 			release_apart(crowd->locks[index % CLIENTS], "lost");
+			const char *asked = "EXISTS crowd-%d";
+			int number = (int)(index % CLIENTS);
+			wait_until(redis_integer(&server, asked, number) == 0, 5000);
 		}
 	}
 }
