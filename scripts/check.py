@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """The tests of one build folder: checks of the tree, C programs, pytest suites; then the sum.
 
-usage: check.py [--build DIR] [--level check|all|night] [checks] [c] [python] [interop]
+usage: check.py [--build DIR] [--level check|release|all|night] [checks] [c] [python] [interop]
                 [monitoring] [packages] [site]
        (the first three if none is named)
        check.py [--level …] --estimate    (how long that takes here; runs nothing)
 
     check   of the suites that need time, the tests that tests/chosen.txt chooses
+    release of these what another release of the system may change
     all     every test
     night   every deployment in every way, and 100 failovers
 """
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import math
 import os
 import pathlib
@@ -41,6 +43,7 @@ class Level(NamedTuple):
 
 LEVELS = {
     "check": Level(7, {}),
+    "release": Level(5, {}),
     "all": Level(25, {}),
     "night": Level(120, {"LOCKKEEPER_CONFORMANCE": "all", "LOCKKEEPER_FAILOVERS": "100",
                          "LOCKKEEPER_MODEL_COMMANDS": "100000"}),
@@ -52,12 +55,18 @@ PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,
          "interop/redisson_lock": 2}
 # The same where only what the table lists is run.
 CHOSEN_PARTS = {"system/conformance": 2}
+# What compilers, libraries, servers and shells of another release may change: all C programs but
+# the worlds, and of pytest what shows the command, the installed copy, the wire and deployments.
+OF_A_RELEASE = ["api/*", "harness", "unit/*", "cli/*", "install/*", "system/*_wire",
+                "system/cluster", "system/conformance", "system/sentinel", "system/server_faults",
+                "system/tls", "system/tracking"]
+WORLDS = "unit/sim"
 # Suites whose files share what takes long to make: an installed copy.
 TOGETHER = ["install", "monitoring", "site"]
 # What takes tools for packages; `make check-all` has those files too, and skips what is missing.
 PACKAGES = ["install/cmake", "install/dist", "install/recipes"]
 # They begin first where it is not known yet how long each takes.
-LONGEST = [*PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/multi_lock",
+LONGEST = [WORLDS, *PARTS, *TOGETHER, "api/nomem_moving-cluster", "api/nomem", "api/multi_lock",
            "system/scenarios", "api/red_lock", "cli/doctor", "cli/several", "api/nomem_red"]
 
 
@@ -116,15 +125,22 @@ def checks(build: pathlib.Path) -> list[parts.Part]:
             for script in sorted(SCRIPTS.glob("check_*.py"))]
 
 
+def is_of(level: str, part: str) -> bool:
+    """Whether a part with that name is run at that level."""
+    return level != "release" or (part != WORLDS and
+                                  any(fnmatch.fnmatch(part, glob) for glob in OF_A_RELEASE))
+
+
 def everything(tally: Tally, build: pathlib.Path, which: list[str], level: str = "all") -> None:
     environment = {**LEVELS[level].environment, "LOCKKEEPER_BUILD": str(build)}
     begun: list[parts.Part] = []
     if "checks" in which:
         begun += checks(build)
     if "c" in which:
-        begun += parts.programs(build, {})
+        begun += [program for program in parts.programs(build, {}) if is_of(level, program.name)]
     if "python" in which:
-        begun += tests_of(files(), environment, chosen() if level == "check" else None)
+        begun += tests_of([path for path in files() if is_of(level, name(path))], environment,
+                          chosen() if level in ("check", "release") else None)
     if "interop" in which:
         begun += tests_of(sorted(INTEROP.glob("test_*.py")), environment)
     if "monitoring" in which:

@@ -84,6 +84,7 @@ class Way(NamedTuple):
     user: bool
     container: bool
     slow: int = 1  # how many times longer its tests wait (LK_TEST_SLOW)
+    level: str = "check"  # of `make check`
 
     @property
     def home(self) -> str:
@@ -211,7 +212,8 @@ def steps(tally: Tally, release: str, way: Way, cache: pathlib.Path | None, show
 
 def make_check(tally: Tally, root: pathlib.Path, way: Way, show: bool) -> None:
     log, before = tally.logs / "make-check.log", tally.failed
-    status = runners.run(inside(root, way, "make check"), log, None, CHECK_LIMIT_S, show)
+    words = f"make check LEVEL={way.level}"
+    status = runners.run(inside(root, way, words), log, None, CHECK_LIMIT_S, show)
     check.counted(tally, status, log)
     if tally.failed > before and not show:
         say(runners.tail(log, 60))
