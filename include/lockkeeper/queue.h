@@ -81,6 +81,9 @@
 	X(LK_OP_EXTEND, lock, LEASE_MS | EXTEND, lock_extend)                                      \
 	X(LK_OP_EXTEND, permit_semaphore, PERMITS | NUMBER | LEASE_MS,                             \
 	  permit_semaphore_update_lease)                                                           \
+	X(LK_OP_IS_LOCKED, lock, 0, lock_is_locked)                                                \
+	X(LK_OP_SERVER_TTL, lock, 0, lock_server_ttl_ms)                                           \
+	X(LK_OP_FORCE_RELEASE, lock, 0, lock_force_release)                                        \
 	X(LK_OP_AWAIT, latch, WAIT_MS, latch_await)                                                \
 	X(LK_OP_AWAIT, barrier, WAIT_MS, barrier_await)                                            \
 	X(LK_OP_ENTER, barrier, WAIT_MS, barrier_enter)                                            \
@@ -116,6 +119,10 @@
 #define LK_OP_LEAVE 13      /* the same */
 #define LK_OP_NOTICE 16     /* a notice about a hold, or their end: NOTICES */
 #define LK_OP_CLOSE 17      /* of a client without threads: see <lockkeeper/loop.h> */
+
+#define LK_OP_IS_LOCKED 20  /* a question about a lock, not a multi or red one; and the next two */
+#define LK_OP_SERVER_TTL 21 /* how long the server keeps it, in ms */
+#define LK_OP_FORCE_RELEASE 22 /* by whoever it is held */
 
 typedef struct lk_queue lk_queue;
 

@@ -13,8 +13,10 @@
 #include "conf/config.h"
 #include "lock/doubt.h"
 #include "lock/ear.h"
+#include "lock/async.h"
 #include "lock/entry_table.h"
-#include "lock/operation.h"
+#include "lock/loop.h"
+#include "lock/question.h"
 #include "lock/red.h"
 #include "resp/reply.h"
 #include "sync/script.h"
@@ -152,33 +154,100 @@ static int lock_command(struct lk__call *call, struct lk__request *request, cons
 }
 
 /* The server does not have what was asked for, or not any more: if that was ours, it is lost. */
-static void lock_is_gone(const struct lk__call *call)
+static void entry_is_gone(struct lk__entry *entry)
 {
-	const struct lk__target *target = &call->entry->target;
-	lk__doubt_key(call->entry->client, target->key, target->key_size);
+	const struct lk__target *target = &entry->target;
+	lk__doubt_key(entry->client, target->key, target->key_size);
 }
 
-/* Asks for one integer about the lock, or for a text that is to be `field` (1) or not (0); takes
- * the request, and ends the call. `gone`: the answer that contradicts a hold. */
-static int lock_query(struct lk__call *call, struct lk__request *request, const char *operation,
-		      const char *field, int64_t gone, int64_t *answer_out, lk_error *error)
+/* One thing that is asked of one lock. */
+struct question {
+	const char *operation;
+	struct lk__request *(*make)(const struct lk__target *target, const char *field);
+	int (*read)(const struct lk__questioned *of, struct lk__entry *entry,
+		    const struct lk__request *request, int64_t *answer_out, lk_error *error);
+};
+
+static uint64_t grant_number(struct lk__entry *entry)
 {
-	int rc = lock_command(call, lk__question(request), operation, error);
-	if (rc == LK__WAIT_READY) {
-		const redisReply *reply = request->reply;
-		rc = 0;
-		if (field && reply->type == REDIS_REPLY_STRING)
-			*answer_out = strcmp(reply->str, field) == 0;
-		else if (field && reply->type == REDIS_REPLY_NIL)
-			*answer_out = 0;
-		else if (!lk__reply_integer(reply, INT64_MIN, INT64_MAX, answer_out))
-			rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", operation);
-		lk__request_free(request);
-		if (rc == 0 && *answer_out == gone)
-			lock_is_gone(call);
+	pthread_mutex_lock(&entry->mutex);
+	uint64_t number = entry->grant.number;
+	pthread_mutex_unlock(&entry->mutex);
+	return number;
+}
+
+/* The call is begun. 0, or LK_ENOMEM. */
+static int question_make(const struct question *question, struct lk__entry *entry,
+			 const char *field, struct lk__questioned *of, lk_error *error)
+{
+	*of = (struct lk__questioned){.request = question->make(&entry->target, field),
+				      .read = question->read,
+				      .number = grant_number(entry),
+				      .field = field};
+	return of->request ? 0
+			   : lk__fail(error, LK_ENOMEM, "%s: out of memory", question->operation);
+}
+
+/* Asks, and waits for the answer. */
+static int question_call(const struct question *question, lk_lock *lock, const char *field,
+			 int64_t *answer_out, lk_error *error)
+{
+	struct lk__call call;
+	struct lk__questioned of;
+	struct lk__question asked;
+	int rc = lk__lock_enter(&call, lock, question->operation, NULL, error);
+	if (rc < 0)
+		return rc;
+	rc = question_make(question, call.entry, field, &of, error);
+	if (rc == 0) {
+		lk__question_init(&asked, call.entry, call.thread, &of, question->operation,
+				  answer_out, error);
+		rc = lk__op_run(&asked.op);
 	}
-	lk__lock_leave(call);
+	lk__lock_leave(&call);
 	return rc;
+}
+
+/* Starts to ask, for a queue. */
+static int question_start(const struct question *question, const struct lk__start *start)
+{
+	lk_lock *lock = start->handle;
+	struct lk__call call;
+	struct lk__async_want want = {.way = LK__ASYNC_ASK};
+	if (lk__lock_multi(lock) || (lock->entry && lock->entry->is_quorum))
+		return lk__fail(start->error, LK_EINVAL,
+				"%s: not for a lock of several keys or nodes: it has a blocking "
+				"call only",
+				start->operation);
+	int rc = lk__lock_enter_briefly(&call, lock, start->operation, NULL, start->error);
+	if (rc < 0)
+		return rc;
+	rc = lk__loop_start(call.entry->client, start->error);
+	if (rc == 0)
+		rc = question_make(question, call.entry, NULL, &want.asked, start->error);
+	if (rc == 0) {
+		rc = lk__start_go(start, call.entry, NULL, &want);
+		if (rc < 0)
+			lk__request_free(want.asked.request);
+	}
+	lk__lock_leave(&call);
+	return rc;
+}
+
+/* Reads one integer, or a text that is to be the field (1) or not (0). `gone`: the answer that
+ * contradicts a hold. */
+static int answer_read(struct lk__entry *entry, const redisReply *reply, const char *field,
+		       int64_t gone, int64_t *answer_out, lk_error *error)
+{
+	if (field && reply->type == REDIS_REPLY_STRING)
+		*answer_out = strcmp(reply->str, field) == 0;
+	else if (field && reply->type == REDIS_REPLY_NIL)
+		*answer_out = 0;
+	else if (!lk__reply_integer(reply, INT64_MIN, INT64_MAX, answer_out))
+		return lk__fail(error, LK_EPROTOCOL, "\"%.100s\": unexpected reply", entry->name);
+	if (*answer_out == gone)
+		entry_is_gone(entry);
+	return 0;
 }
 
 /* Asks `call` of each part of a multi lock until one fails. 0 or a code; and the sum of the answers
@@ -197,25 +266,16 @@ static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *e
 	return 0;
 }
 
-static uint64_t grant_number(struct lk__entry *entry)
-{
-	pthread_mutex_lock(&entry->mutex);
-	uint64_t number = entry->grant.number;
-	pthread_mutex_unlock(&entry->mutex);
-	return number;
-}
-
 /* It is freed, so the client has it no more under that number; other owners are asked for. */
-static void force_lose(const struct lk__call *call, uint64_t number)
+static void force_lose(struct lk__entry *entry, uint64_t number)
 {
-	struct lk__entry *entry = call->entry;
 	pthread_mutex_lock(&entry->mutex);
 	if (entry->hold && entry->grant.number == number) {
 		lk__entry_lose(entry, lk__now_ns());
 		lk__entry_promote(entry);
 	}
 	pthread_mutex_unlock(&entry->mutex);
-	lock_is_gone(call);
+	entry_is_gone(entry);
 }
 
 /* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
@@ -232,9 +292,9 @@ static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *ans
 	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
 	bool unsure = force && (rc > 0 || yes > 0);
 	if (rc >= 0 && force && yes >= red->majority)
-		force_lose(&call, number);
+		force_lose(call.entry, number);
 	else if (rc >= 0 && *answered - yes >= red->majority)
-		lock_is_gone(&call);
+		entry_is_gone(call.entry);
 	if (rc >= 0 && *answered < red->majority)
 		rc = lk__fail(error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
 			      "%s: %zu of %zu nodes answered", operation, *answered, red->count);
@@ -262,6 +322,28 @@ static int red_force_release(lk_lock *lock, lk_error *error)
 	return yes > 0 ? 1 : yes;
 }
 
+static struct lk__request *locked_make(const struct lk__target *target, const char *field)
+{
+	(void)field;
+	return lk__question(target->recipe->is_locked(target));
+}
+
+static int locked_read(const struct lk__questioned *of, struct lk__entry *entry,
+		       const struct lk__request *request, int64_t *answer_out, lk_error *error)
+{
+	(void)of;
+	int rc = answer_read(entry, request->reply, NULL, 0, answer_out, error);
+	*answer_out = *answer_out > 0;
+	return rc;
+}
+
+static const struct question is_locked = {"lk_lock_is_locked", locked_make, locked_read};
+
+int lk__start_lock_is_locked(const struct lk__start *start)
+{
+	return question_start(&is_locked, start);
+}
+
 /* 1, 0 or a code. */
 static int lock_is_locked(lk_lock *lock, lk_error *error)
 {
@@ -272,13 +354,8 @@ static int lock_is_locked(lk_lock *lock, lk_error *error)
 	}
 	if (lock && lock->entry && lock->entry->is_quorum)
 		return red_is_locked(lock, error);
-	const char *operation = "lk_lock_is_locked";
-	struct lk__call call;
 	int64_t answer = 0;
-	int rc = lk__lock_enter(&call, lock, operation, NULL, error);
-	if (rc == 0)
-		rc = lock_query(&call, call.entry->target.recipe->is_locked(&call.entry->target),
-				operation, NULL, 0, &answer, error);
+	int rc = question_call(&is_locked, lock, NULL, &answer, error);
 	return rc < 0 ? rc : answer > 0;
 }
 
@@ -304,10 +381,22 @@ static int check_field(const char *operation, const char *field, lk_error *error
 			       : "empty");
 }
 
+static struct lk__request *held_by_make(const struct lk__target *target, const char *field)
+{
+	return lk__question(target->recipe->is_held_by(target, field));
+}
+
+static int held_by_read(const struct lk__questioned *of, struct lk__entry *entry,
+			const struct lk__request *request, int64_t *answer_out, lk_error *error)
+{
+	return answer_read(entry, request->reply, of->field, 0, answer_out, error);
+}
+
+static const struct question is_held_by = {"lk_lock_is_held_by", held_by_make, held_by_read};
+
 int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error *error)
 {
-	const char *operation = "lk_lock_is_held_by";
-	struct lk__call call;
+	const char *operation = is_held_by.operation;
 	int64_t answer = 0;
 	if (!held_out)
 		return lk__fail(error, LK_EINVAL, "%s: held_out is NULL", operation);
@@ -315,35 +404,44 @@ int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
 	if (rc == 0)
-		rc = lk__lock_enter(&call, lock, operation, NULL, error);
-	if (rc == 0)
-		rc = lock_query(&call,
-				call.entry->target.recipe->is_held_by(&call.entry->target, field),
-				operation, field, 0, &answer, error);
+		rc = question_call(&is_held_by, lock, field, &answer, error);
 	if (rc == 0)
 		*held_out = answer > 0;
 	return rc;
 }
+
+static struct lk__request *ttl_make(const struct lk__target *target, const char *field)
+{
+	(void)field;
+	return lk__question(lk__request_new(2, (const char *[]){"PTTL", target->key},
+					    (size_t[]){4, target->key_size}));
+}
+
+static int ttl_read(const struct lk__questioned *of, struct lk__entry *entry,
+		    const struct lk__request *request, int64_t *answer_out, lk_error *error)
+{
+	(void)of;
+	return answer_read(entry, request->reply, NULL, NO_KEY, answer_out, error);
+}
+
+static const struct question server_ttl = {"lk_lock_server_ttl_ms", ttl_make, ttl_read};
 
 int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 {
 	int64_t answer = 0;
 	if (!ttl_ms_out)
 		return lk__fail(error, LK_EINVAL, "lk_lock_server_ttl_ms: ttl_ms_out is NULL");
-	const char *operation = "lk_lock_server_ttl_ms";
-	struct lk__call call;
-	int rc = check_single(lock, operation, error);
+	int rc = check_single(lock, server_ttl.operation, error);
 	if (rc == 0)
-		rc = lk__lock_enter(&call, lock, operation, NULL, error);
-	if (rc)
-		return rc;
-	const struct lk__target *target = &call.entry->target;
-	struct lk__request *request = lk__request_new(2, (const char *[]){"PTTL", target->key},
-						      (size_t[]){4, target->key_size});
-	rc = lock_query(&call, request, operation, NULL, NO_KEY, &answer, error);
+		rc = question_call(&server_ttl, lock, NULL, &answer, error);
 	if (rc == 0)
 		*ttl_ms_out = answer;
 	return rc;
+}
+
+int lk__start_lock_server_ttl_ms(const struct lk__start *start)
+{
+	return question_start(&server_ttl, start);
 }
 
 /* ---- asked for ---- */
@@ -419,35 +517,43 @@ static int multi_force_release(const lk_lock *lock, lk_error *error)
 				     lk__lock_multi(lock)->count, why.message);
 }
 
+static struct lk__request *force_make(const struct lk__target *target, const char *field)
+{
+	(void)field;
+	struct lk__request *request = target->recipe->force(target);
+	if (request)
+		lk__request_frees(request);
+	return request;
+}
+
+/* Freed, a failover may undo it all the same: the client does not have it any more. */
+static int force_read(const struct lk__questioned *of, struct lk__entry *entry,
+		      const struct lk__request *request, int64_t *answer_out, lk_error *error)
+{
+	force_lose(entry, of->number);
+	if (request->code < 0)
+		return request->code;
+	return lk__reply_integer(request->reply, 0, 1, answer_out)
+		       ? 0
+		       : lk__fail(error, LK_EMAYBEHELD, "lk_lock_force_release: unexpected reply");
+}
+
+static const struct question force_release = {"lk_lock_force_release", force_make, force_read};
+
+int lk__start_lock_force_release(const struct lk__start *start)
+{
+	return question_start(&force_release, start);
+}
+
 int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
+	int64_t freed = 0;
 	if (lock && lk__lock_multi(lock))
 		return multi_force_release(lock, error);
 	if (lock && lock->entry && lock->entry->is_quorum)
 		return red_force_release(lock, error);
-	struct lk__call call;
-	int rc = lk__lock_enter(&call, lock, "lk_lock_force_release", NULL, error);
-	if (rc < 0)
-		return rc;
-	struct lk__request *request = call.entry->target.recipe->force(&call.entry->target);
-	if (request)
-		lk__request_frees(request);
-	uint64_t number = grant_number(call.entry);
-	rc = lock_command(&call, request, "lk_lock_force_release", error);
-	if (rc == LK__WAIT_READY) {
-		int64_t freed = 0;
-		if (!lk__reply_integer(request->reply, 0, 1, &freed))
-			rc = lk__fail(error, LK_EMAYBEHELD,
-				      "lk_lock_force_release: unexpected reply");
-		if (rc == LK__WAIT_READY)
-			rc = freed > 0;
-		lk__request_free(request);
-		force_lose(&call, number);
-	} else if (rc == LK_ENOTDURABLE) {
-		force_lose(&call, number);
-	}
-	lk__lock_leave(&call);
-	return rc;
+	int rc = question_call(&force_release, lock, NULL, &freed, error);
+	return rc < 0 ? rc : freed > 0;
 }
 
 int lk__lock_release_field(lk_lock *lock, const char *field, lk_error *error)
@@ -466,7 +572,7 @@ int lk__lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 	if (request)
 		request->durable = LK__DURABLE_WHOLLY;
 	rc = lock_command(&call, request, operation, error);
-	lock_is_gone(&call); /* whatever the answer: it was meant to be */
+	entry_is_gone(call.entry); /* whatever the answer: it was meant to be */
 	if (rc == LK__WAIT_READY) {
 		int64_t listeners;
 		enum lk__released released = call.entry->target.recipe->read_release(request,
@@ -505,7 +611,7 @@ int lk__lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk
 		lk__request_free(request);
 		rc = renewed > 0 ? 0 : renewed < 0 ? LK_EMAYBEHELD : LK_ENOTOWNER;
 		if (rc == LK_ENOTOWNER)
-			lock_is_gone(&call);
+			entry_is_gone(call.entry);
 		if (rc < 0)
 			lk__fail(error, rc, "%s \"%.100s\": %s %.256s", operation, call.entry->name,
 				 renewed < 0 ? "no answer says whether it was done for"

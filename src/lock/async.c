@@ -492,6 +492,8 @@ static void async_complete(struct lk__async *async, int rc)
 	lk__giving_free(async->want.giving);
 	if (async->want.way == LK__ASYNC_MEET)
 		lk__barrier_give_back(async->want.meet.barrier);
+	if (async->want.way == LK__ASYNC_ASK && async->want.asked.request)
+		lk__request_free(async->want.asked.request); /* it never began */
 	free(async->note);
 	async->note = NULL;
 	if (rc == 0)
@@ -541,6 +543,11 @@ static void async_init(struct lk__async *async)
 		lk__meeting_init(&async->meeting, want->meet.barrier, want->meet.way, thread,
 				 want->meet.wait_ms, NULL, &async->cancelled, error);
 		async->op = &async->meeting.op;
+		return;
+	case LK__ASYNC_ASK:
+		lk__question_init(&async->question, completion->entry, thread, &async->want.asked,
+				  want->operation, &completion->value.answer, error);
+		async->op = &async->question.op;
 		return;
 	case LK__ASYNC_CHANGE:
 		lk__counting_change(&async->counting, want->counter, thread, &want->change,

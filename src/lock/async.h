@@ -19,6 +19,7 @@
 #include "lock/counter.h"
 #include "lock/extend.h"
 #include "lock/multi.h"
+#include "lock/question.h"
 #include "lock/release.h"
 
 /* How a request is driven. */
@@ -26,6 +27,7 @@ enum lk__async_way {
 	LK__ASYNC_ACQUIRE, /* in the entry's wait queue */
 	LK__ASYNC_RELEASE,
 	LK__ASYNC_EXTEND,
+	LK__ASYNC_ASK,    /* a question about a lock, or its forced release */
 	LK__ASYNC_CHANGE, /* of a count */
 	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
 	LK__ASYNC_COUNT,  /* a question: how much the count is */
@@ -53,7 +55,8 @@ struct lk__async_want {
 			lk_barrier *barrier; /* with the call's reference */
 			enum lk__meeting_way way;
 			int64_t wait_ms;
-		} meet; /* MEET */
+		} meet;                      /* MEET */
+		struct lk__questioned asked; /* ASK. Its request is the call's if it starts */
 	};
 };
 
@@ -112,6 +115,7 @@ struct lk__async {
 		};
 		struct lk__releasing releasing;
 		struct lk__extending extending;
+		struct lk__question question;
 		struct lk__counting counting;
 		struct lk__meeting meeting;
 	};

@@ -134,7 +134,7 @@ static void test_an_operation_of_another_handle(void **state)
 {
 	(void)state;
 	open_handles();
-	for (int operation = 0; operation < 20; operation++) {
+	for (int operation = 0; operation < 30; operation++) {
 		for (enum handle handle = 0; handle < HANDLES; handle++) {
 			lk_request request = with_handle(operation, handle);
 			if (!is_used(operation, handle))

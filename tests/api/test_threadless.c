@@ -140,6 +140,61 @@ static void test_a_waiter_hears_the_release(void **state)
 	end(LK_CLOSE_IF_IDLE);
 }
 
+/* The answer to a question about a lock; or `code`. */
+static int64_t answer_of(int operation, lk_lock *lock, int code)
+{
+	lk_request request = LK_REQUEST_INIT;
+	request.operation = operation;
+	request.lock = lock;
+	expect(0, lk_queue_start(queue, &request, NULL, &err));
+	lk_completion completion = next_within(LIMIT_MS);
+	check_int(completion.operation, ==, operation);
+	check_int(completion.error.code, ==, code);
+	return completion.answer;
+}
+
+static void test_questions_through_the_queue(void **state)
+{
+	lk_event event = LK_EVENT_INIT;
+	(void)state;
+	begin(NULL, NULL);
+	lk_lock *lock = new_lock(client, "asked");
+	check_int(answer_of(LK_OP_IS_LOCKED, lock, 0), ==, 0);
+	check_int(answer_of(LK_OP_SERVER_TTL, lock, 0), ==, -2);
+	check_int(answer_of(LK_OP_FORCE_RELEASE, lock, 0), ==, 0);
+	stranger_takes("asked", 3600000);
+	check_int(answer_of(LK_OP_IS_LOCKED, lock, 0), ==, 1);
+	check_int(answer_of(LK_OP_SERVER_TTL, lock, 0), >, 3500000);
+	check_int(answer_of(LK_OP_FORCE_RELEASE, lock, 0), ==, 1);
+	start_acquire(lock, "task", -1);
+	ends(LK_OP_ACQUIRE, 0);
+	check_int(answer_of(LK_OP_FORCE_RELEASE, lock, 0), ==, 1);
+	check_int(lk_lock_is_held(lock, "task", &err), ==, 0);
+	check_int(lk_event_wait(client, &event, 0, NULL, &err), ==, 1);
+	check_int(event.type, ==, LK_EVENT_LOST);
+	start_release(lock, "task");
+	ends(LK_OP_RELEASE, LK_ELOST);
+	lk_lock_free(lock);
+	end(LK_CLOSE_IF_IDLE);
+}
+
+/* Without an answer a question has none, and of a forced release nobody knows. */
+static void test_a_question_to_a_server_that_is_silent(void **state)
+{
+	char limit[24];
+	(void)state;
+	snprintf(limit, sizeof(limit), "%lld", slow_ms(200));
+	begin("command_timeout_ms", limit);
+	lk_lock *lock = new_lock(client, "unasked");
+	check_int(answer_of(LK_OP_IS_LOCKED, lock, 0), ==, 0);
+	server_pause(&server);
+	answer_of(LK_OP_FORCE_RELEASE, lock, LK_EMAYBEHELD);
+	answer_of(LK_OP_IS_LOCKED, lock, LK_EUNREACHABLE);
+	server_resume(&server);
+	lk_lock_free(lock);
+	end(LK_CLOSE_IF_IDLE);
+}
+
 /* While it waits, and while nobody touches it, a client does nothing. */
 static void test_an_idle_client_sleeps(void **state)
 {
@@ -636,6 +691,8 @@ int main(void)
 		api_test(test_a_program_that_sleeps_loses_its_lock),
 		api_test(test_notices_come_through_the_queue),
 		api_test(test_a_waiter_hears_the_release),
+		api_test(test_questions_through_the_queue),
+		api_test(test_a_question_to_a_server_that_is_silent),
 		api_test(test_an_idle_client_sleeps),
 		api_test(test_a_killed_server_comes_back),
 		api_test(test_a_start_is_due_at_once),
