@@ -2,12 +2,20 @@
 /*
  * How soon it is told that a lock is gone that others have ended.
  *
- * usage: ours-told URL del|set|flushall|release COUNT [OPTION=VALUE]
- *        ours-told URL waiters SECONDS [OPTION=VALUE]
+ * usage: ours-told URL[+URL…] del|set|flushall|release COUNT [OPTION=VALUE | at=URL]…
+ *        ours-told URL waiters SECONDS [OPTION=VALUE]…
+ *        ours-told URL bare COUNT
  *
  * del, set, flushall: from the command of another program to the holder's notice. It empties the
- * server. release: from redis-py's release of its Lock to the grant of a waiter. Waiters: what five
- * clients send in that time while they wait for a lock that another one holds and renews.
+ * server. release: from redis-py's release of its Lock to the grant of a waiter. Several URLs: a
+ * red lock, which others end on a majority. at: where those others connect to, if URL names no
+ * server but where to ask for it; as many as there are URLs.
+ *
+ * waiters: what five clients send in that time while they wait for a lock that another one holds
+ * and renews each 10 s; keep-alives (PING) and what scripts call are not counted.
+ *
+ * bare: what the server and the machine take of it, with hiredis alone: from the DEL of another to
+ * the answer of one who was told, and looked.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -15,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <lockkeeper.h>
 
@@ -24,13 +33,20 @@
 #define WAITERS 5
 #define HELD_US 200000 /* long enough to be looked at */
 #define LIMIT_MS 60000
+#define NODES_MAX 9
+#define RENEWED_US 10000000
 /* redis-py's Lock.LUA_RELEASE_SCRIPT */
 #define RELEASE                                                                                    \
 	"local token = redis.call('get', KEYS[1]) if not token or token ~= ARGV[1] then return 0 " \
 	"end redis.call('del', KEYS[1]) return 1"
 
 static lk_error err;
-static redisContext *other;
+static char *urls[NODES_MAX]; /* of the clients */
+static size_t url_count;
+static redisContext *others[NODES_MAX];
+static size_t other_count;
+static char **options;
+static int option_count;
 static int64_t ended_ns;
 
 static void expect(int rc)
@@ -39,24 +55,27 @@ static void expect(int rc)
 		bench_die("%s", err.message);
 }
 
-static lk_client *client_new(const char *url, char *option)
+static lk_client *client_new(const char *url)
 {
 	lk_config *config;
 	lk_client *client;
-	char *value = option ? strchr(option, '=') : NULL;
 	expect(lk_config_new(&config, &err));
 	expect(lk_config_set(config, "url", url, &err));
-	if (value) {
+	for (int i = 0; i < option_count; i++) {
+		const char *value = strchr(options[i], '=');
 		char name[64];
-		snprintf(name, sizeof(name), "%.*s", (int)(value - option), option);
-		expect(lk_config_set(config, name, value + 1, &err));
+		if (!value)
+			bench_die("not OPTION=VALUE: %s", options[i]);
+		snprintf(name, sizeof(name), "%.*s", (int)(value - options[i]), options[i]);
+		if (strcmp(name, "at") != 0)
+			expect(lk_config_set(config, name, value + 1, &err));
 	}
 	expect(lk_client_new(&client, config, &err));
 	lk_config_free(config);
 	return client;
 }
 
-static void say(const char *format, ...)
+static void say(redisContext *other, const char *format, ...)
 {
 	va_list values;
 	va_start(values, format);
@@ -67,15 +86,18 @@ static void say(const char *format, ...)
 	freeReplyObject(reply);
 }
 
+/* The lock is over with the last of them. */
 static void end_it(const char *how)
 {
-	ended_ns = bench_now_ns();
-	if (strcmp(how, "del") == 0)
-		say("DEL %s", NAME);
-	else if (strcmp(how, "set") == 0)
-		say("SET %s another", NAME);
-	else
-		say("FLUSHALL");
+	for (size_t i = 0; i < other_count / 2 + 1; i++) {
+		ended_ns = bench_now_ns();
+		if (strcmp(how, "del") == 0)
+			say(others[i], "DEL %s", NAME);
+		else if (strcmp(how, "set") == 0)
+			say(others[i], "SET %s another", NAME);
+		else
+			say(others[i], "FLUSHALL");
+	}
 }
 
 static int64_t time_holder(lk_client *client, lk_lock *lock, const char *how)
@@ -88,7 +110,8 @@ static int64_t time_holder(lk_client *client, lk_lock *lock, const char *how)
 		bench_die("no notice within %d ms", LIMIT_MS);
 	int64_t took_ns = bench_now_ns() - ended_ns;
 	lk_lock_release(lock, NULL, &err);
-	say("DEL %s", NAME);
+	for (size_t i = 0; i < other_count; i++)
+		say(others[i], "DEL %s", NAME);
 	return took_ns;
 }
 
@@ -97,14 +120,14 @@ static void *release_later(void *argument)
 	(void)argument;
 	bench_sleep_us(HELD_US + rand() % 100000);
 	ended_ns = bench_now_ns();
-	say("EVAL %s 1 %s token", RELEASE, NAME);
+	say(others[0], "EVAL %s 1 %s token", RELEASE, NAME);
 	return NULL;
 }
 
 static int64_t time_waiter(lk_lock *lock)
 {
 	pthread_t releases;
-	say("SET %s token PX 30000", NAME);
+	say(others[0], "SET %s token PX 30000", NAME);
 	if (pthread_create(&releases, NULL, release_later, NULL) != 0)
 		bench_die("no thread");
 	expect(lk_lock_acquire(lock, LIMIT_MS, NULL, &err));
@@ -114,26 +137,75 @@ static int64_t time_waiter(lk_lock *lock)
 	return now_ns - ended_ns;
 }
 
-static void times(const char *url, const char *how, long count, char *option)
+static lk_lock *lock_new(lk_client *const *clients, bool plain)
+{
+	lk_lock *lock;
+	if (plain)
+		expect(lk_plain_lock_new(&lock, clients[0], NAME, LK_STRLEN, NULL, &err));
+	else if (url_count > 1)
+		expect(lk_red_lock_new(&lock, clients, url_count, NAME, LK_STRLEN, NULL, &err));
+	else
+		expect(lk_lock_new(&lock, clients[0], NAME, LK_STRLEN, &err));
+	return lock;
+}
+
+static void samples_print(const char *what, struct bench_samples *samples)
+{
+	double most = bench_samples_us(samples, 1);
+	printf("{\"what\": \"%s\", \"count\": %zu, \"p50_us\": %.0f, \"p99_us\": %.0f, "
+	       "\"most_us\": %.0f}\n",
+	       what, samples->count, bench_samples_us(samples, 0.5),
+	       bench_samples_us(samples, 0.99), most);
+}
+
+static void times(const char *how, long count)
 {
 	struct bench_samples samples;
-	lk_client *client = client_new(url, option);
-	lk_lock *lock;
+	lk_client *clients[NODES_MAX];
 	bool waits = strcmp(how, "release") == 0;
-	expect(waits ? lk_plain_lock_new(&lock, client, NAME, LK_STRLEN, NULL, &err)
-		     : lk_lock_new(&lock, client, NAME, LK_STRLEN, &err));
+	for (size_t i = 0; i < url_count; i++)
+		clients[i] = client_new(urls[i]);
+	lk_lock *lock = lock_new(clients, waits);
 	bench_samples_init(&samples, (size_t)count);
 	for (long i = 0; i < count; i++)
 		bench_samples_add(&samples,
-				  waits ? time_waiter(lock) : time_holder(client, lock, how));
-	double most = bench_samples_us(&samples, 1);
-	printf("{\"what\": \"%s\", \"count\": %ld, \"p50_us\": %.0f, \"p99_us\": %.0f, "
-	       "\"most_us\": %.0f}\n",
-	       how, count, bench_samples_us(&samples, 0.5), bench_samples_us(&samples, 0.99), most);
+				  waits ? time_waiter(lock) : time_holder(clients[0], lock, how));
+	samples_print(how, &samples);
 	lk_lock_free(lock);
-	lk_client_close(client, LK_CLOSE_RELEASE, &err);
-	lk_client_free(client);
+	for (size_t i = 0; i < url_count; i++) {
+		lk_client_close(clients[i], LK_CLOSE_RELEASE, &err);
+		lk_client_free(clients[i]);
+	}
 }
+
+/* ---- with hiredis alone ---- */
+
+static void bare(long count)
+{
+	struct bench_samples samples;
+	redisContext *told = bench_connect(urls[0]), *looks = bench_connect(urls[0]);
+	redisReply *reply = redisCommand(told, "CLIENT ID");
+	long long id = reply ? reply->integer : 0;
+	freeReplyObject(reply);
+	say(told, "SUBSCRIBE __redis__:invalidate");
+	say(looks, "CLIENT TRACKING ON REDIRECT %lld", id);
+	bench_samples_init(&samples, (size_t)count);
+	for (long i = 0; i < count; i++) {
+		say(others[0], "SET %s other", NAME);
+		say(looks, "EXISTS %s", NAME);
+		bench_sleep_us(HELD_US + rand() % 20000);
+		ended_ns = bench_now_ns();
+		say(others[0], "DEL %s", NAME);
+		if (redisGetReply(told, (void **)&reply) != REDIS_OK)
+			bench_die("%s", told->errstr);
+		freeReplyObject(reply);
+		say(looks, "EXISTS %s", NAME);
+		bench_samples_add(&samples, bench_now_ns() - ended_ns);
+	}
+	samples_print("bare", &samples);
+}
+
+/* ---- waiters ---- */
 
 static void *wait_for_it(void *argument)
 {
@@ -143,38 +215,83 @@ static void *wait_for_it(void *argument)
 	return NULL;
 }
 
-static void waiters(const char *url, long seconds, char *option)
+/* Counts what clients send, in the lines of MONITOR, until then. */
+static void count_lines(redisContext *monitor, int64_t until_ns, long *tries, long *commands)
 {
-	lk_client *holder = client_new(url, option);
-	lk_lock *lock;
-	expect(lk_lock_new(&lock, holder, NAME, LK_STRLEN, &err));
-	expect(lk_lock_acquire(lock, -1, NULL, &err));
+	int64_t left_ns;
+	*tries = *commands = 0;
+	while ((left_ns = until_ns - bench_now_ns()) > 0) {
+		struct timeval limit = {.tv_sec = left_ns / 1000000000,
+					.tv_usec = left_ns / 1000 % 1000000 + 1};
+		redisReply *line;
+		redisSetTimeout(monitor, limit);
+		if (redisGetReply(monitor, (void **)&line) != REDIS_OK) {
+			monitor->err = 0; /* it was the limit; else the next call fails at once */
+			continue;
+		}
+		bool counts = !strstr(line->str, " lua] ") && !strstr(line->str, " \"PING\"");
+		*commands += counts;
+		*tries += counts && strstr(line->str, " \"EVALSHA\" ");
+		freeReplyObject(line);
+	}
+}
+
+static void waiters(long seconds)
+{
+	long all_tries = 0, all_commands = 0, tries, commands;
+	pthread_t thread;
+	say(others[0], "DEL %s", NAME);
+	say(others[0], "HSET %s other:1 1", NAME);
+	say(others[0], "PEXPIRE %s 30000", NAME);
 	for (int i = 0; i < WAITERS; i++) {
-		pthread_t thread;
-		if (pthread_create(&thread, NULL, wait_for_it, client_new(url, option)) != 0)
+		if (pthread_create(&thread, NULL, wait_for_it, client_new(urls[0])) != 0)
 			bench_die("no thread");
 		bench_sleep_us(300000);
 	}
 	bench_sleep_us(2000000);
-	long calls = bench_calls(other), all = bench_commands(other);
-	int64_t begun_ns = bench_now_ns();
-	bench_sleep_us(seconds * 1000000);
+	redisContext *monitor = bench_connect(urls[0]);
+	say(monitor, "MONITOR");
+	int64_t begun_ns = bench_now_ns(), end_ns = begun_ns + seconds * 1000000000;
+	for (int64_t at_ns = begun_ns; at_ns < end_ns;
+	     all_tries += tries, all_commands += commands) {
+		say(others[0], "PEXPIRE %s 30000", NAME);
+		all_commands--;
+		at_ns += RENEWED_US * INT64_C(1000);
+		count_lines(monitor, at_ns < end_ns ? at_ns : end_ns, &tries, &commands);
+	}
 	double minutes = (double)(bench_now_ns() - begun_ns) / 60e9;
-	printf("{\"what\": \"waiters\", \"calls_a_minute\": %.1f, \"commands_a_minute\": %.1f}\n",
-	       (double)(bench_calls(other) - calls) / minutes,
-	       (double)(bench_commands(other) - all) / minutes);
-	exit(0); /* the threads wait on */
+	printf("{\"what\": \"waiters\", \"tries_a_minute\": %.1f, \"commands_a_minute\": %.1f}\n",
+	       (double)all_tries / minutes, (double)all_commands / minutes);
+	fflush(stdout);
+	_exit(0); /* the threads wait on */
+}
+
+static void connect_others(void)
+{
+	for (int i = 0; i < option_count && other_count < NODES_MAX; i++)
+		if (strncmp(options[i], "at=", 3) == 0)
+			others[other_count++] = bench_connect(options[i] + 3);
+	for (size_t i = 0; i < url_count && other_count < url_count; i++)
+		others[other_count++] = bench_connect(urls[i]);
 }
 
 int main(int argc, char **argv)
 {
 	if (argc < 4)
-		bench_die("usage: ours-told URL del|set|flushall|release|waiters COUNT [OPTION]");
-	other = bench_connect(argv[1]);
+		bench_die("usage: ours-told URL[+URL...] "
+			  "del|set|flushall|release|waiters|bare COUNT [OPTION=VALUE | at=URL]...");
+	for (char *url = strtok(argv[1], "+"); url && url_count < NODES_MAX;
+	     url = strtok(NULL, "+"))
+		urls[url_count++] = url;
 	long count = bench_number(argv[3], 1, 100000);
+	options = argv + 4;
+	option_count = argc - 4;
+	connect_others();
 	if (strcmp(argv[2], "waiters") == 0)
-		waiters(argv[1], count, argc > 4 ? argv[4] : NULL);
+		waiters(count);
+	else if (strcmp(argv[2], "bare") == 0)
+		bare(count);
 	else
-		times(argv[1], argv[2], count, argc > 4 ? argv[4] : NULL);
+		times(argv[2], count);
 	return 0;
 }

@@ -233,6 +233,7 @@ static void channel_mark(const struct lk__conn *conn, const struct lk__listening
 	heard->generation = listening->channel->generation;
 	heard->heard = listening->heard;
 	heard->news = listening->news;
+	heard->hints = listening->hints;
 	heard->failures = conn->failure_count;
 	heard->on = channel_is_on(conn, listening->channel);
 }
@@ -340,7 +341,8 @@ static bool heard_something(const void *subject)
 	bool message = heard->news_only ? listening->news != heard->news
 					: listening->heard != heard->heard;
 	bool lost = heard->on && !channel_is_on(heard->conn, listening->channel);
-	return message || lost || listening->channel->generation != heard->generation;
+	bool hint = listening->hints != heard->hints;
+	return message || hint || lost || listening->channel->generation != heard->generation;
 }
 
 /* After a new subscription there may have been others that were missed. What was heard is behind
@@ -348,10 +350,11 @@ static bool heard_something(const void *subject)
 static void heard_payload(struct lk__heard *heard)
 {
 	const struct lk__listening *listening = heard->listening;
-	bool whole = listening->heard != heard->heard &&
-		     listening->channel->generation == heard->generation;
+	bool same = listening->channel->generation == heard->generation;
+	bool lost = heard->on && !channel_is_on(heard->conn, listening->channel);
+	heard->hinted = listening->heard == heard->heard && same && !lost;
 	heard->payload[0] = 0;
-	if (whole)
+	if (listening->heard != heard->heard && same)
 		memcpy(heard->payload, listening->payload, sizeof(heard->payload));
 	channel_mark(heard->conn, listening, heard);
 }
@@ -474,6 +477,12 @@ void lk__channel_touch(struct lk__listening *listening, struct lk__deferred *aft
 	listening->heard++;
 	listening->news++;
 	listening->payload[0] = '\0';
+	listening_wake(listening, after);
+}
+
+void lk__channel_hint(struct lk__listening *listening, struct lk__deferred *after)
+{
+	listening->hints++;
 	listening_wake(listening, after);
 }
 

@@ -49,6 +49,7 @@ struct lk__listening {
 	uint64_t heard;                 /* messages, our own among them */
 	uint64_t news;                  /* messages of others, as far as we can tell */
 	uint64_t echoes;                /* our own releases, still to be heard */
+	uint64_t hints;                 /* that something may have changed */
 	bool own_first;                 /* a waiter for the channel waits for that one, too */
 	bool turns;                     /* it is told of its turn: those of others do not wake it */
 	char payload[LK__PAYLOAD_SIZE]; /* the last message that does */
@@ -60,9 +61,10 @@ struct lk__listening {
 struct lk__heard {
 	const struct lk__listening *listening;
 	const struct lk__conn *conn;
-	uint64_t generation, heard, news, failures;
+	uint64_t generation, heard, news, hints, failures;
 	bool on;                        /* subscribed then: the loss of that is heard as well */
 	bool news_only;                 /* our own releases are not what is waited for */
+	bool hinted;                    /* what came was a hint, and nothing else */
 	char payload[LK__PAYLOAD_SIZE]; /* once heard: the last message; empty for none */
 };
 
@@ -136,6 +138,9 @@ void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening);
 
 /* The same, with the connection's mutex held. */
 void lk__channel_touch(struct lk__listening *listening, struct lk__deferred *after);
+
+/* The same, but it hears that it was a hint. */
+void lk__channel_hint(struct lk__listening *listening, struct lk__deferred *after);
 
 /* Ends them with their connection. */
 void lk__channels_free(struct lk__conn *conn);

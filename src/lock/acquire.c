@@ -24,7 +24,6 @@
 #define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
 #define DEAF_POLL_MS 100              /* the same where the server refuses to tell messages */
 #define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
-#define TURN_GRACE_MS 1000            /* beyond the next look, for a place in the order of turns */
 #define LAST_ANSWER_PART 10           /* of the wait limit, beyond it, for the answer to a try: */
 #define LAST_ANSWER_MIN_NS (20 * LK__MS)
 #define LAST_ANSWER_MAX_NS (250 * LK__MS)
@@ -508,15 +507,6 @@ static int connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 
 /* ---- its tries ---- */
 
-/* The longest time between two looks: within it the head notices what ends a lock without a
- * message. A place in the order of turns is not kept for ever. */
-static int64_t look_most_ms(const struct lk__entry *entry)
-{
-	int64_t look_ms = entry->client->config->look_again_ms;
-	bool turns = (entry->target.recipe->flags & LK__TURNS) != 0;
-	return turns ? lk__earlier(look_ms, LK__TURN_MOST_MS) : look_ms;
-}
-
 /* Makes the request of a try; NULL when out of memory. */
 static struct lk__request *head_request(const struct lk__head *head)
 {
@@ -546,7 +536,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.turn = turn,
 		.since_us = turn ? lk__turn_since_us(entry, waiter->begun_ns)
 				 : lk__node_server_us(entry->target.node, waiter->begun_ns),
-		.turn_ms = look_most_ms(entry) + TURN_GRACE_MS,
+		.turn_ms = lk__front_place_ms(entry),
 		.asks_place_only = entry->waiting->attempt.asks_place_only,
 		.flags = waiter->settings.flags,
 		.once = waiter->once,
@@ -610,6 +600,7 @@ static struct lk__answer entry_answer(struct lk__entry *entry, const struct lk__
 		entry->contended = true;
 		if (lk__entry_head(entry))
 			lk__entry_note_wait(entry, lk__entry_head(entry));
+		lk__front_busy(entry, answer.event.ttl_ms);
 	}
 	entry->waiting->request = NULL;
 	return answer;
@@ -855,6 +846,22 @@ static int hear_on(struct lk__head *head)
 		       : hear_look(head);
 }
 
+/* What came is a hint, which asks for no try. */
+static bool hear_hint(struct lk__head *head)
+{
+	return head->op->mark.hinted &&
+	       lk__front_hinted(head->entry, head->patient, &head->hear_until_ns);
+}
+
+/* Until when it listens: longer than it meant to, as long as it would be told. */
+static int64_t hear_longer(struct lk__head *head)
+{
+	int64_t until_ns = lk__earlier(head->waiter->until_ns, lk__front_quiet_ns(head->entry));
+	if (head->patient && head->op->mark.on && until_ns > head->hear_until_ns)
+		head->hear_until_ns = until_ns;
+	return head->hear_until_ns;
+}
+
 static int hear_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
@@ -862,7 +869,7 @@ static int hear_look(struct lk__head *head)
 	int rc = lk__op_listen_look(head->op, lk__head_gone(head), NULL);
 	if (rc == LK__OP_WAITS || rc < 0)
 		return rc;
-	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < head->hear_until_ns)
+	if (rc == LK__WAIT_READY ? hear_hint(head) : lk__now_ns() < hear_longer(head))
 		return hear_on(head);
 	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
 		lk__channel_retry(lk__entry_messages(entry), lk__entry_channel(entry));
@@ -876,15 +883,17 @@ static int hear_look(struct lk__head *head)
 }
 
 /* Listens from the mark on, which knows what has been heard so far. */
-static int hear_begin(struct lk__head *head, int64_t until_ns, bool news_only)
+static int hear_begin(struct lk__head *head, const struct lk__effects *effects)
 {
+	int64_t until_ns = effects->until_ns;
 	struct lk__entry *entry = head->entry;
 	struct lk__heard *mark = &head->op->mark;
 	struct lk__conn *conn = lk__entry_messages(entry);
 	if (!entry->waiting->mark.listening) /* subscribed by a head that left before it knew */
 		lk__channel_mark(conn, lk__entry_channel(entry), &entry->waiting->mark);
 	*mark = entry->waiting->mark;
-	mark->news_only = news_only;
+	mark->news_only = effects->action == LK__ATTEMPT_DO_HOLD_OFF;
+	head->patient = effects->patient;
 	if (entry->waiting->attempt.want.poll_ns) /* not in step with others who poll */
 		until_ns -= jitter_ns(until_ns) / 2;
 	if (!mark->on) {
@@ -1009,7 +1018,6 @@ static int head_step(struct lk__head *head, struct lk__effects *effects)
 
 static int head_act(struct lk__head *head, const struct lk__effects *effects)
 {
-	bool holds_off = effects->action == LK__ATTEMPT_DO_HOLD_OFF;
 	switch (effects->action) {
 	case LK__ATTEMPT_DO_CONNECT:
 		return connect_begin(head, effects->until_ns);
@@ -1022,8 +1030,9 @@ static int head_act(struct lk__head *head, const struct lk__effects *effects)
 	case LK__ATTEMPT_DO_PAUSE:
 		return pause_begin(head, effects->until_ns);
 	default:
-		assert(holds_off || effects->action == LK__ATTEMPT_DO_WAIT);
-		return hear_begin(head, effects->until_ns, holds_off);
+		assert(effects->action == LK__ATTEMPT_DO_WAIT ||
+		       effects->action == LK__ATTEMPT_DO_HOLD_OFF);
+		return hear_begin(head, effects);
 	}
 }
 
@@ -1061,16 +1070,6 @@ static int head_run(struct lk__head *head)
 	return rc == LK__OP_WAITS ? rc : head_leave(head, rc);
 }
 
-/* Not by all clients at once. For that the clock's last digits do: a random number would be a
- * system call for each acquire. */
-static int64_t head_look_ns(const struct lk__entry *entry)
-{
-	int64_t most_ns = look_most_ms(entry) * LK__MS;
-	/* The upper ten bits of a product mix them. */
-	uint64_t part = (uint64_t)lk__now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 54;
-	return most_ns - most_ns / 4 * (int64_t)part / 1024;
-}
-
 static struct lk__attempt_want head_want(const struct lk__entry *entry,
 					 const struct lk__caller *waiter)
 {
@@ -1088,7 +1087,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 		.downgrade_number = waiter->downgrade_number,
 		.number = waiter->number,
 		.poll_ns = poll_ms * LK__MS,
-		.look_ns = head_look_ns(entry),
+		.look_ns = lk__front_look_ns(entry),
 		.spin_min_ns = spin_min_ms * LK__MS,
 		.spin_max_ns = spin_max_ms * LK__MS,
 		.spin_factor = settings->spin_min_ms ? settings->spin_factor : 1,

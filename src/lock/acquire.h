@@ -39,7 +39,8 @@ struct lk__head {
 	lk_error *error;
 	enum lk__head_wait wait;
 	int64_t pause_until_ns;
-	int64_t hear_until_ns; /* unless it asks before who is at the front */
+	int64_t hear_until_ns; /* unless it asks before who is at the front, */
+	bool patient;          /* or longer, while it would be told: lock/front.h */
 };
 
 static inline bool lk__caller_cancelled(const struct lk__caller *waiter)

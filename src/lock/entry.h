@@ -250,9 +250,16 @@ struct lk__front_place {
 	struct lk__node *node; /* where that listens; NULL: it does not */
 	struct lk__listening *listening;
 	_Atomic bool looked; /* and nothing was told since */
-	bool asks;           /* a question who is at the front is under way */
-	int64_t asked_ns;    /* the last one; 0: none yet, */
+	_Atomic bool all;    /* everything was changed, and this is not at the front */
+	bool asks;           /* a question for its rank is under way */
+	bool asks_next;      /* and is due: the lock was busy since the last one */
+	int rank;            /* by the last answer: 0 is the front; -1: not known */
+	bool lasts;          /* the last try has asked for a place that lasts a quiet wait */
+	int64_t asked_ns;    /* the last question; 0: none yet, */
 	uint32_t generation; /* of the node's tracking then */
+	int64_t looked_ns;   /* the last look; 0: none yet */
+	int64_t free_ns;     /* the end of the lease as it was last seen; 0: it has none */
+	int64_t most_ns;     /* a try is due then, whatever is told */
 };
 
 /* The part of an entry that is there only while a caller waits, or a try is out: an entry that is

@@ -13,18 +13,28 @@
 #include "sync/script.h"
 
 #define TURNS_PREFIX "lockkeeper_turns" /* sync/turns.lua */
-#define AGAIN_NS (1000 * LK__MS)        /* between two questions */
+#define AGAIN_NS (1000 * LK__MS)        /* between two questions, or looks */
+#define RANKS "99"                      /* the last rank that is told apart */
+#define QUIET_TIMES 12                  /* look_again_ms, where what ends the lock is told */
+#define QUIET_MOST_MS 60000
+#define BEHIND_NS (1000 * LK__MS)
+#define PLACE_GRACE_MS 1000 /* beyond the next try, for a place in the order of turns */
 
-/* Under the mutex of the connection for subscriptions. */
+/* Under the mutex of the connection for subscriptions. Who is not at the front is told only of
+ * what changes everything. */
 static void front_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
 		       struct lk__deferred *after)
 {
 	struct lk__front_place *place = (struct lk__front_place *)((char *)tracker -
 								   offsetof(struct lk__front_place,
 									    tracker));
-	(void)news;
-	if (atomic_exchange(&place->looked, false))
+	bool looked = atomic_exchange(&place->looked, false);
+	if (looked && news != LK__TRACKING_TOUCHED) {
 		lk__channel_touch(place->listening, after);
+	} else if (news == LK__TRACKING_TOUCHED) {
+		atomic_store(&place->all, !looked);
+		lk__channel_hint(place->listening, after);
+	}
 }
 
 static bool entry_has_front(const struct lk__entry *entry)
@@ -54,26 +64,103 @@ int64_t lk__front_due_ns(const struct lk__entry *entry, int64_t begun_ns)
 		return lk__after_ms(lk__now_ns(), LK__TRACKED_AFTER_MS);
 	if (!has_asked(place))
 		return lk__after_ms(begun_ns, LK__TRACKED_AFTER_MS);
-	/* Once a wait: it looks again by itself. */
-	return lk__now_ns() >= place->asked_ns + AGAIN_NS ? 0 : LK__NEVER;
+	return place->asks_next ? place->asked_ns + AGAIN_NS : LK__NEVER;
+}
+
+/* ---- until when it sleeps ---- */
+
+/* As long as it lasts where nobody tells. A place in the order of turns is not kept for ever. */
+static int64_t look_ms(const struct lk__entry *entry)
+{
+	int64_t most_ms = entry->client->config->look_again_ms;
+	bool turns = (entry->target.recipe->flags & LK__TURNS) != 0;
+	return turns ? lk__earlier(most_ms, LK__TURN_MOST_MS) : most_ms;
+}
+
+static int64_t quiet_ms(const struct lk__entry *entry)
+{
+	int64_t least_ms = look_ms(entry);
+	int64_t most_ms = lk__earlier(QUIET_TIMES * least_ms, QUIET_MOST_MS);
+	return most_ms > least_ms ? most_ms : least_ms;
+}
+
+/* Less up to a quarter: not all clients at once. For that the clock's last digits do: a random
+ * number would be a system call for each acquire. */
+static int64_t about_ns(int64_t ms)
+{
+	int64_t most_ns = ms * LK__MS;
+	/* The upper ten bits of a product mix them. */
+	uint64_t part = (uint64_t)lk__now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 54;
+	return most_ns - most_ns / 4 * (int64_t)part / 1024;
+}
+
+int64_t lk__front_look_ns(const struct lk__entry *entry)
+{
+	return about_ns(look_ms(entry));
+}
+
+/* Those of others have more that ends a wait, or look often all the same. */
+static bool is_quiet_kind(const struct lk__recipe *recipe)
+{
+	return (recipe->flags & LK__TURNS) && recipe->sharing == LK__ONE_QUEUE && !recipe->poll_ms;
+}
+
+int64_t lk__front_place_ms(struct lk__entry *entry)
+{
+	struct lk__front_place *place = &entry->waiting->place;
+	place->lasts = is_quiet_kind(entry->target.recipe) && place->node &&
+		       place->node == entry->target.node && place->rank >= 0;
+	return (place->lasts ? quiet_ms(entry) : look_ms(entry)) + PLACE_GRACE_MS;
+}
+
+void lk__front_busy(struct lk__entry *entry, int64_t ttl_ms)
+{
+	struct lk__front_place *place = &entry->waiting->place;
+	int64_t now_ns = lk__now_ns();
+	place->free_ns = ttl_ms < 0 ? 0 : lk__after_ms(now_ns, ttl_ms + 1);
+	place->most_ns = place->lasts ? now_ns + about_ns(quiet_ms(entry)) : 0;
+	place->asks_next = true;
+}
+
+int64_t lk__front_quiet_ns(const struct lk__entry *entry)
+{
+	const struct lk__front_place *place = &entry->waiting->place;
+	if (!entry_has_front(entry) || place->node != entry->target.node || !has_asked(place) ||
+	    !lk__tracking_is_on(&place->node->tracking) || place->rank < 0 || !place->free_ns)
+		return 0;
+	if (place->rank > 1)
+		return place->most_ns;
+	if (place->rank == 1)
+		return lk__earlier(place->most_ns, place->free_ns + BEHIND_NS);
+	return atomic_load(&place->looked) ? lk__earlier(place->most_ns, place->free_ns) : 0;
 }
 
 /* ---- the look ---- */
 
-/* Its key was gone before the look: the head is woken as by a message. */
+/* The answer to a look: the key's time to live. False: the head is to try, since the key is gone,
+ * or has lost its time to live, or nobody will tell. */
+static bool look_take(struct lk__front_place *place, const struct lk__request *look)
+{
+	const redisReply *reply = look->reply;
+	int64_t ttl_ms;
+	if (look->code || reply->elements != 2 ||
+	    !lk__reply_integer(reply->element[1], -2, INT64_MAX, &ttl_ms)) {
+		atomic_store(&place->looked, false);
+		return false;
+	}
+	if (ttl_ms < 0)
+		return ttl_ms == -1 && !place->free_ns;
+	place->free_ns = lk__after_ms(lk__now_ns(), ttl_ms + 1);
+	return true;
+}
+
 static void look_finish(struct lk__request *look)
 {
 	struct lk__entry *entry = look->owner;
-	const redisReply *reply = look->reply;
 	lk__tracking_looked(look->conn->node, look);
-	int64_t there = 1;
-	bool told = !look->code && reply->elements == 2 &&
-		    lk__reply_integer(reply->element[1], 0, 1, &there);
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__waiting *waiting = entry->waiting;
-	if (waiting && !told)
-		atomic_store(&waiting->place.looked, false);
-	if (waiting && waiting->channel && there == 0)
+	if (waiting && !look_take(&waiting->place, look) && waiting->channel)
 		lk__channel_wake(lk__entry_messages(entry), waiting->channel);
 	pthread_mutex_unlock(&entry->mutex);
 	lk__request_free(look);
@@ -86,7 +173,7 @@ static struct lk__request *look_request(const struct lk__target *target)
 	struct lk__words words = {0};
 	if (!look)
 		return NULL;
-	lk__words_text(&words, "EXISTS");
+	lk__words_text(&words, "PTTL");
 	lk__words_add(&words, target->key, target->key_size);
 	if (lk__words_batch(look, &words))
 		return look;
@@ -94,41 +181,63 @@ static struct lk__request *look_request(const struct lk__target *target)
 	return NULL;
 }
 
-static void front_look(struct lk__entry *entry)
+static bool front_look(struct lk__entry *entry)
 {
 	struct lk__front_place *place = &entry->waiting->place;
 	struct lk__request *look = look_request(&entry->target);
 	uint32_t generation;
 	if (!look)
-		return;
+		return false;
 	look->owner = entry;
 	look->finish = look_finish;
 	lk__entry_ref(entry);
 	atomic_store(&place->looked, true);
+	place->looked_ns = lk__now_ns();
 	if (lk__tracking_send(place->node, look, &generation))
-		return;
+		return true;
 	atomic_store(&place->looked, false);
-	atomic_fetch_sub(&entry->refs, 1); /* never the last: the question has one */
+	atomic_fetch_sub(&entry->refs,
+			 1); /* never the last: its caller, or the question, has one */
+	return false;
+}
+
+bool lk__front_hinted(struct lk__entry *entry, bool patient, int64_t *until_ns)
+{
+	struct lk__front_place *place = &entry->waiting->place;
+	if (atomic_exchange(&place->all, false) && place->rank > 0) {
+		place->rank = -1;
+		*until_ns = lk__earlier(*until_ns, lk__now_ns() + about_ns(look_ms(entry)));
+		return true;
+	}
+	return patient && place->node == entry->target.node && !atomic_load(&place->looked) &&
+	       place->looked_ns && lk__now_ns() >= place->looked_ns + AGAIN_NS && front_look(entry);
 }
 
 /* ---- the question ---- */
 
-static bool is_front(const struct lk__waiting *waiting, const struct lk__request *request)
+/* -1: it is not in the order, or too far behind to tell. */
+static int rank_of(const struct lk__waiting *waiting, const struct lk__request *request)
 {
 	const redisReply *reply = request->reply;
-	return waiting && waiting->place.node == request->conn->node && !request->code &&
-	       reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
-	       strcmp(lk__element_text(reply, 0), waiting->turn) == 0;
+	if (waiting->place.node != request->conn->node || request->code ||
+	    reply->type != REDIS_REPLY_ARRAY)
+		return -1;
+	for (size_t i = 0; i < reply->elements; i++)
+		if (strcmp(lk__element_text(reply, i), waiting->turn) == 0)
+			return (int)i;
+	return -1;
 }
 
 static void ask_finish(struct lk__request *request)
 {
 	struct lk__entry *entry = request->owner;
 	pthread_mutex_lock(&entry->mutex);
-	if (entry->waiting)
+	if (entry->waiting) {
 		entry->waiting->place.asks = false;
-	if (is_front(entry->waiting, request))
-		front_look(entry);
+		entry->waiting->place.rank = rank_of(entry->waiting, request);
+		if (entry->waiting->place.rank == 0)
+			front_look(entry);
+	}
 	pthread_mutex_unlock(&entry->mutex);
 	lk__request_free(request);
 	lk__entry_unref(entry);
@@ -142,7 +251,7 @@ static struct lk__request *ask_request(const struct lk__target *target)
 	lk__words_text(&words, "ZRANGE");
 	lk__words_own(&words, turns, size);
 	lk__words_text(&words, "0");
-	lk__words_text(&words, "0");
+	lk__words_text(&words, RANKS);
 	return lk__words_command(&words);
 }
 
@@ -166,6 +275,7 @@ static bool front_begin(struct lk__entry *entry)
 			      entry->target.key_size) != 0)
 		return false;
 	place->node = entry->target.node;
+	place->rank = -1;
 	return true;
 }
 
@@ -185,6 +295,8 @@ void lk__front_ask(struct lk__entry *entry)
 	request->question = request->return_unsent = true;
 	request->deadline_ns = lk__after_ms(lk__now_ns(), node->config->command_timeout_ms);
 	place->asks = true;
+	place->asks_next = false;
+	place->rank = -1;
 	place->asked_ns = lk__now_ns();
 	place->generation = atomic_load(&node->tracking.generation);
 	lk__entry_ref(entry);

@@ -296,6 +296,7 @@ static struct lk__effects attempt_busy(struct lk__attempt *attempt,
 	attempt->state = LK__ATTEMPT_WAITING;
 	if (attempt->asks_place_only && event->ttl_ms == 0) /* it is free, for those before us */
 		return act(effects, LK__ATTEMPT_DO_HOLD_OFF, attempt->hold_off_until_ns);
+	effects.patient = event->ttl_ms > 0 && !attempt->want.poll_ns && !attempt->asks_place_only;
 	return act(effects, LK__ATTEMPT_DO_WAIT,
 		   attempt_wait_until_ns(attempt, event->ttl_ms, now_ns));
 }

@@ -130,6 +130,7 @@ struct lk__effects {
 	bool unsubscribes;       /* the channel is closed: not permitted, or the old number's own */
 	enum lk__attempt_action action;
 	int64_t until_ns;
+	bool patient; /* WAIT: may be longer, while the driver would be told what ends the lock */
 	int code;
 	bool handed;               /* GRANT by a message */
 	int64_t sent_ns;           /* GRANT: its lease counts from here */

@@ -3,10 +3,11 @@ command. The next renewal would be half a minute away."""
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
-from keeper import ROOT
+from keeper import CLOSE_IF_IDLE, ROOT
 from waiting import until
 
 KINDS = ["lock", "fenced", "plain", "fair", "write", "multi"]
@@ -138,8 +139,8 @@ def waiters(make_keeper, server, count: int = 1, kind: str = "lock", **options) 
     """So many clients that wait for it, each beside the ones before it in the order of turns."""
     made = []
     for _ in range(count):
-        keeper = make_keeper(server.unix_url, watchdog_ms=WATCHDOG_MS, look_again_ms=60_000,
-                             **options)
+        keeper = make_keeper(server.unix_url, watchdog_ms=WATCHDOG_MS,
+                             **{"look_again_ms": 60_000, **options})
         made.append((keeper, keeper.say("within", "some", kind=kind, wait=60_000)))
         until(lambda: server.call("ZCARD", "lockkeeper_turns:{some}") == len(made), SOON_S, "place")
     return made
@@ -186,6 +187,55 @@ def test_a_waiter_outlives_a_lost_connection(server, make_keeper):
     until(lambda: tracked(server) == 1, SOON_S, "the server watches the key")
     server.call("DEL", "some")
     waits.result(SOON_S).ok()
+
+
+def settled(server, made) -> list[int]:
+    """Each has asked for its rank; how often each was refused so far."""
+    until(lambda: tracked(server) == 1, SOON_S, "the front watches the key")
+    time.sleep(2.4)  # the first sleep, and the least time between two questions
+    return [keeper.stats().busy for keeper, _ in made]
+
+
+def test_waiters_are_quiet(server, make_keeper):
+    """Renewals wake the front, which looks and does not try; the others sleep on."""
+    server.call("HSET", "some", "a:1", "1")
+    server.call("PEXPIRE", "some", "60000")
+    made = waiters(make_keeper, server, 5, look_again_ms=1000)
+    busy = settled(server, made)
+    for _ in range(3):
+        time.sleep(1.2)
+        server.call("PEXPIRE", "some", "60000")
+    until(lambda: tracked(server) == 1, SOON_S, "the front watches the key again")
+    assert [keeper.stats().busy for keeper, _ in made] == busy, "nobody tries"
+    server.call("DEL", "some")
+    made[0][1].result(SOON_S).ok()
+
+
+@pytest.mark.parametrize("ends", ["dies", "leaves"])
+def test_the_front_is_gone(server, make_keeper, ends):
+    """The one behind it notices, by the end of the lease or at once."""
+    server.call("HSET", "some", "a:1", "1")
+    server.call("PEXPIRE", "some", "4000" if ends == "dies" else "60000")
+    made = waiters(make_keeper, server, 3)
+    settled(server, made)
+    if ends == "dies":
+        made[0][0].kill()
+    else:
+        made[0][0].call("close", thread="other", how=CLOSE_IF_IDLE).ok()
+        until(lambda: tracked(server) == 1, SOON_S, "the next one watches the key")
+        server.call("DEL", "some")
+    made[1][1].result(SOON_S).ok()
+
+
+def test_everything_is_flushed(server, make_keeper):
+    """The others have lost their places: they look soon, though they were told of no turn."""
+    server.call("HSET", "some", "a:1", "1")
+    server.call("PEXPIRE", "some", "60000")
+    made = waiters(make_keeper, server, 3, look_again_ms=2000)
+    settled(server, made)
+    server.call("FLUSHALL")
+    made[0][1].result(SOON_S).ok()
+    until(lambda: server.call("ZCARD", "lockkeeper_turns:{some}") >= 2, SOON_S, "their places")
 
 
 # ---- where it cannot be had, and other deployments ----

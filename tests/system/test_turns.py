@@ -252,9 +252,14 @@ def test_whose_turn_it_is_not_passes_on_nothing(order):
     order.leave("c")
     order.leave("nobody")
     order.heard()
+
+
+def test_who_leaves_the_front_of_a_held_lock_names_the_next(order):
     order.server.call("HSET", "hot", "owner:1", 1)
-    order.leave("a")
+    order.leave("b")
     order.heard()
+    order.leave("a")
+    order.heard(c="soon")
 
 
 def test_the_first_of_a_free_lock_passes_on_its_turn(order):

@@ -1,5 +1,6 @@
 -- Gives up a place in the order of turns. If it was its turn and the lock is free, the next one has
--- it, in the same step: of a free lock nobody tells.
+-- it, in the same step: of a free lock nobody tells. If it was the first and the lock is held, the
+-- next one looks soon, and so learns that it is the first now.
 --
 --   KEYS[1]  key: the lock's key; without it the lock is free
 --   ARGV[1]  place: its id
@@ -14,7 +15,14 @@ local order = turns_of(KEYS[1])
 local first = redis.pcall('ZRANGE', order, 0, 0)[1]
 local since = redis.pcall('ZSCORE', order, ARGV[1])
 redis.pcall('ZREM', order, ARGV[1])
-if type(since) ~= 'string' or redis.call('EXISTS', KEYS[1]) == 1 then
+local held = redis.call('EXISTS', KEYS[1]) == 1
+if held and first == ARGV[1] then
+	local next = redis.pcall('ZRANGEBYSCORE', order, '-inf', '(' .. TAKEN, 'LIMIT', 0, 1)[1]
+	if next then
+		redis.pcall('PUBLISH', ARGV[2] .. ':' .. next, 'soon')
+	end
+end
+if type(since) ~= 'string' or held then
 	return 0
 end
 if tonumber(since) == tonumber(TAKEN) then
