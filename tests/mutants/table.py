@@ -301,7 +301,7 @@ MUTANTS = [
         (STAND, "math.min(rank, APART_MAX) * APART_MS", "2000 + math.min(rank, APART_MAX)")],
         World("elections")),
     Mutant("election-term", "a term is the time, also when a clock steps back", [
-        (STAND, "math.max(last + 1, now)", "math.max(0, now)")],
+        ("src/sync/next_token.lua", "math.max(newest + 1, now)", "math.max(0, now)")],
         World("elections")),
     Mutant("election-old-value", "an old leader writes its value over that of the next", [
         ("src/sync/election/proclaim.lua", "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1",
