@@ -37,8 +37,7 @@ static json_t *hex_new(const unsigned char *bytes, size_t size)
 	return hex;
 }
 
-static int bytes_set(json_t *object, const char *key, const char *key_hex, const void *bytes,
-		     size_t size)
+int bytes_set(json_t *object, const char *key, const char *key_hex, const void *bytes, size_t size)
 {
 	if (utf8_is_valid(bytes, size))
 		return json_object_set_new(object, key, json_stringn(bytes, size));

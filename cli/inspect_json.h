@@ -11,6 +11,9 @@
 /* As UTF-8, whatever the server says; NULL when out of memory. */
 json_t *text_json(const char *text);
 
+/* Sets bytes under one key where they are UTF-8, else under the other; 0, or -1. */
+int bytes_set(json_t *object, const char *key, const char *key_hex, const void *bytes, size_t size);
+
 /* One lock as an object, or NULL when out of memory; `scan` tells who its owners are. */
 json_t *inspect_json(lk_scan *scan, const lk_lock_info *info);
 

@@ -34,6 +34,8 @@ const struct command commands[] = {
 	{"break", "NAME", "", "Frees a lock, whoever holds it.", break_options, 0, cmd_break},
 	{"wait", "NAME", "", "Waits until a lock is free, without taking it.", wait_options, 0,
 	 cmd_wait},
+	{"watch", "NAME…", "", "Shows the state of locks, and each change when it happens.",
+	 watch_options, 0, cmd_watch},
 	{"fence", "check KEY TOKEN", "check", "Succeeds if TOKEN is the newest seen for KEY.", NULL,
 	 0, cmd_fence},
 	{"latch", "set NAME COUNT|down NAME [COUNT]|wait NAME|delete NAME", "set down wait delete",

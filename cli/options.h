@@ -56,6 +56,8 @@ enum option_id {
 	OPTION_REASON,
 	OPTION_REPLACE,
 	OPTION_YIELD,
+	OPTION_UNTIL,
+	OPTION_RENEWALS,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

@@ -15,6 +15,10 @@
  * is kept after its release. */
 void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size);
 
+/* The same of one whose record is there; NULL: it has none. */
+void owner_info_text(const lk_owner_info *owner, const char *field, size_t field_size,
+		     char *text_out, size_t size);
+
 /* Tells whether nobody holds the lock, but its last owner has it kept from others. */
 int owner_is_kept(const char *field, size_t field_size);
 
@@ -23,6 +27,7 @@ void holder_text(lk_scan *scan, const lk_lock_info *info, const lk_holder *holde
 		 size_t size);
 
 /* As owner_text(), as an object; null for another client. NULL when out of memory. */
+json_t *owner_info_json(const lk_owner_info *owner);
 json_t *owner_json(lk_scan *scan, const char *field, size_t field_size);
 
 #endif

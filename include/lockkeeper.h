@@ -86,5 +86,6 @@
 #include <lockkeeper/spin_lock.h>
 #include <lockkeeper/stats.h>
 #include <lockkeeper/version.h>
+#include <lockkeeper/watch.h>
 
 #endif

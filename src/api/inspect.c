@@ -321,31 +321,35 @@ int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error)
 	return rc;
 }
 
-/* Looks at the key as what it is: 1, 0 when that is not a lock, or a code. A key that is not there
- * may still have waiters. `*changed`: the key became another between two questions. */
-static int show_look_once(struct lk__look *look, lk_lock_info *info, bool *changed, lk_error *error)
+int lk__look_show(struct lk__look *look, const char *type, lk_lock_info *info, bool *changed_out,
+		  lk_error *error)
 {
-	const char *type;
 	unsigned place = LK__LOOK_HASH;
-	int rc = lk__look_ask_any(look, &type, error);
-	if (rc < 0)
-		return rc;
 	if (!*type)
 		return lk__fail(error, LK_EPROTOCOL, "inspect on %.100s: unexpected reply to TYPE",
 				look->client->config->url);
 	bool none = strcmp(type, "none") == 0;
 	while (!none && place < LK__LOOK_TYPES && strcmp(type, types[place]) != 0)
 		place++;
-	rc = 0;
+	int rc = 0;
 	if (place < LK__LOOK_TYPES) {
 		lk__look_choose(look, place);
 		rc = lk__look_at(look, place, true, info, error);
 	}
-	*changed = rc == LK_EWRONGTYPE || (rc >= 0 && !none && info->ttl_ms == TTL_NO_KEY);
-	if (rc || *changed)
+	*changed_out = (rc == LK_EWRONGTYPE && place < LK__LOOK_TYPES) ||
+		       (rc >= 0 && !none && info->ttl_ms == TTL_NO_KEY);
+	if (rc || *changed_out)
 		return rc;
 	return lk__fail(error, LK_EWRONGTYPE, "inspect \"%.100s\": the key is a %s, not a lock",
 			info->name, type);
+}
+
+/* 1 or a code. */
+static int show_look_once(struct lk__look *look, lk_lock_info *info, bool *changed, lk_error *error)
+{
+	const char *type;
+	int rc = lk__look_ask_any(look, &type, error);
+	return rc < 0 ? rc : lk__look_show(look, type, info, changed, error);
 }
 
 /* A busy lock comes and goes between the questions: what was asked of one key and answered by

@@ -71,11 +71,22 @@ bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type);
  * as Redis calls it, which lives as long as the answers. */
 int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error);
 
+/* The two halves of that: the request, `tracked` behind what has the server tell of the next change
+ * (conn/tracking.h); and look->answers, which is that request with its answers. */
+struct lk__request *lk__look_request(const struct lk__look *look, bool tracked);
+int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out, lk_error *error);
+
+/* Looks at a key of which all was asked, as what it is: 1, or a code: LK_EWRONGTYPE where it is no
+ * lock. A key that is not there may still have waiters. `*changed_out`: it became another between
+ * two questions. */
+int lk__look_show(struct lk__look *look, const char *type, lk_lock_info *info, bool *changed_out,
+		  lk_error *error);
+
 /* Takes the answers for one type of these. */
 void lk__look_choose(struct lk__look *look, enum lk__look_type type);
 
 /* Looks at a key of that type: 1 and the picture, 0 when it is not a lock, or a code. `any`: a
- * string is one whatever it says. */
+ * string is one whatever it says. Without a thread readers are not asked for apart. */
 int lk__look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info,
 		lk_error *error);
 
@@ -122,6 +133,18 @@ struct lk__owners {
 int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char *field,
 		   size_t field_size, lk_owner_info *info, lk_error *error);
 void lk__owners_free(struct lk__owners *owners);
+
+/* The same in parts: the key with the record of the field's client, to be freed, or NULL (it can
+ * have none, or no memory); the question for it; the record that the answer has; what that tells of
+ * the field: false where it tells nothing. */
+char *lk__owner_key(const lk_client *client, const char *field, size_t field_size,
+		    size_t *size_out);
+struct lk__request *lk__owner_question(const char *key, size_t key_size);
+struct lk__known_client *lk__owner_read(const char *field, size_t field_size,
+					const redisReply *reply);
+bool lk__owner_tell(const struct lk__known_client *client, const char *field, size_t field_size,
+		    lk_owner_info *info);
+void lk__owner_free(struct lk__known_client *client);
 
 /* Forgets the answers, so that the key is asked for again; or the key as well. */
 void lk__look_forget(struct lk__look *look);

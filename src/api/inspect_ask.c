@@ -280,26 +280,46 @@ static int look_send(struct lk__look *look, struct lk__request *batch, lk_error 
 	return LK__WAIT_READY;
 }
 
-int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error)
+struct lk__request *lk__look_request(const struct lk__look *look, bool tracked)
 {
-	size_t count = 1;
+	size_t count = tracked ? 4 : 2;
 	for (unsigned i = 0; i < LK__LOOK_TYPES; i++)
 		count += lk__look_parts(look->client, i);
-	struct lk__questions batch = lk__questions_begin(count);
-	batch.key = look->key;
-	batch.key_size = look->key_size;
+	struct lk__questions batch = {
+		.batch = lk__request_batch(count), .key = look->key, .key_size = look->key_size};
+	if (tracked) {
+		lk__questions_add(&batch, NULL, LK__SAY("CLIENT", "CACHING", "YES"));
+		lk__questions_add(&batch, NULL, LK__SAY("EXISTS", "~"));
+	}
+	lk__questions_add(&batch, NULL, LK__SAY("TIME"));
 	lk__questions_add(&batch, NULL, LK__SAY("TYPE", "~"));
 	for (unsigned i = 0; i < LK__LOOK_TYPES; i++)
 		look_add(look, i, &whole, &batch);
-	int rc = look_send(look, batch.batch, error);
-	if (rc < 0)
-		return rc;
-	const redisReply *answer = look->parts[0];
+	return batch.batch;
+}
+
+int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out, lk_error *error)
+{
+	const redisReply *reply = look->answers->reply;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != look->answers->batch)
+		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
+	look->parts = reply->element + (tracked ? 2 : 0);
+	look->time = *look->parts++;
+	const redisReply *answer = *look->parts++;
 	if (answer->type == REDIS_REPLY_ERROR)
 		return look_error(look, answer, error);
 	*type_out = answer->type == REDIS_REPLY_STATUS ? answer->str : "";
-	look->parts++;
 	return LK__WAIT_READY;
+}
+
+int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error)
+{
+	struct lk__request *request = lk__look_request(look, false);
+	int rc = lk__look_ask(look, request, error);
+	if (rc < 0)
+		return rc;
+	look->answers = request;
+	return lk__look_read_any(look, false, type_out, error);
 }
 
 void lk__look_choose(struct lk__look *look, enum lk__look_type type)
@@ -339,6 +359,6 @@ int lk__look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_loc
 	int is_lock = look_read(look, type, any, info);
 	if (is_lock < 0)
 		return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
-	rc = is_lock ? readers_ask(look, info, error) : LK__WAIT_READY;
+	rc = is_lock && look->thread ? readers_ask(look, info, error) : LK__WAIT_READY;
 	return rc < 0 ? rc : is_lock;
 }

@@ -131,44 +131,94 @@ static const char *hold_note(const struct lk__known_client *client, const char *
 	return *note ? note : NULL;
 }
 
-static void client_free(struct lk__known_client *client)
+void lk__owner_free(struct lk__known_client *client)
 {
 	if (client)
 		free(client->text);
 	free(client);
 }
 
+static char *record_key(const lk_client *client, const char *half, size_t *size_out)
+{
+	char *key;
+	int size = asprintf(&key, "%s" LK__CLIENT_RECORD_PREFIX "%s", client->config->key_prefix,
+			    half);
+	*size_out = (size_t)size;
+	return size < 0 ? NULL : key;
+}
+
+char *lk__owner_key(const lk_client *client, const char *field, size_t field_size, size_t *size_out)
+{
+	char half[LK__CLIENT_HALF + 1];
+	return field_half(field, field_size, half) ? record_key(client, half, size_out) : NULL;
+}
+
+struct lk__request *lk__owner_question(const char *key, size_t key_size)
+{
+	struct lk__words words = {0};
+	lk__words_text(&words, "GETRANGE");
+	lk__words_add(&words, key, key_size);
+	lk__words_text(&words, "0");
+	lk__words_text(&words, RECORD_LAST);
+	return lk__words_command(&words);
+}
+
+/* `reply`: NULL where there is none that can be read. NULL when out of memory. */
+static struct lk__known_client *client_new(const char *half, const redisReply *reply)
+{
+	struct lk__known_client *client = calloc(1, sizeof(*client));
+	if (!client)
+		return NULL;
+	memcpy(client->half, half, sizeof(client->half));
+	if (!reply || client_read(client, reply))
+		return client;
+	free(client);
+	return NULL;
+}
+
+struct lk__known_client *lk__owner_read(const char *field, size_t field_size,
+					const redisReply *reply)
+{
+	char half[LK__CLIENT_HALF + 1];
+	return field_half(field, field_size, half) ? client_new(half, reply) : NULL;
+}
+
 /* Asks for a client's record; NULL with a code and `error`. */
 static struct lk__known_client *client_ask(struct lk__look *look, const char *half, int *code,
 					   lk_error *error)
 {
-	struct lk__known_client *client = calloc(1, sizeof(*client));
+	struct lk__known_client *client = NULL;
 	struct lk__request *request = NULL;
-	char *key = NULL;
+	look->key = record_key(look->client, half, &look->key_size);
 	*code = LK_ENOMEM;
-	if (client)
-		memcpy(client->half, half, sizeof(client->half));
-	if (client && asprintf(&key, "%s" LK__CLIENT_RECORD_PREFIX "%s",
-			       look->client->config->key_prefix, half) >= 0) {
-		look->key = key;
-		look->key_size = strlen(key);
-		request = lk__look_say(look, LK__SAY("GETRANGE", key, "0", RECORD_LAST), code,
-				       error);
+	if (look->key) {
+		request = lk__owner_question(look->key, look->key_size);
+		*code = lk__look_ask(look, request, error);
 	}
 	if (*code >= 0) {
-		*code = client_read(client, request->reply) ? 0 : LK_ENOMEM;
+		client = client_new(half, request->reply);
 		lk__request_free(request);
 	} else if (*code == LK_EDENIED || *code == LK_EWRONGTYPE) {
-		*code = 0; /* the record is for people, and cannot be read */
+		client = client_new(half, NULL); /* it is for people, and cannot be read */
 	}
-	if (*code == LK_ENOMEM)
-		lk__fail(error, LK_ENOMEM, "inspect: out of memory");
-	free(key);
+	if (!client && (*code >= 0 || *code == LK_ENOMEM))
+		*code = lk__fail(error, LK_ENOMEM, "inspect: out of memory");
+	free(look->key);
 	look->key = NULL;
-	if (*code == 0)
-		return client;
-	client_free(client);
-	return NULL;
+	return client;
+}
+
+bool lk__owner_tell(const struct lk__known_client *client, const char *field, size_t field_size,
+		    lk_owner_info *info)
+{
+	if (!client->text ||
+	    (is_owner(field, field_size) && strncmp(client->info.client_id, field, UUID_SIZE) != 0))
+		return false;
+	*info = client->info;
+	const char *note = hold_note(client, field, field_size);
+	if (note)
+		info->note = note;
+	return true;
 }
 
 int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char *field,
@@ -188,18 +238,11 @@ int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char 
 			lk__owners_free(owners);
 		HASH_ADD(hh, owners->clients, half, LK__CLIENT_HALF, client);
 		if (!client->hh.tbl) {
-			client_free(client);
+			lk__owner_free(client);
 			return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
 		}
 	}
-	if (!client->text ||
-	    (is_owner(field, field_size) && strncmp(client->info.client_id, field, UUID_SIZE) != 0))
-		return 0;
-	*info = client->info;
-	const char *note = hold_note(client, field, field_size);
-	if (note)
-		info->note = note;
-	return 1;
+	return lk__owner_tell(client, field, field_size, info);
 }
 
 void lk__owners_free(struct lk__owners *owners)
@@ -208,6 +251,6 @@ void lk__owners_free(struct lk__owners *owners)
 	HASH_ITER(hh, owners->clients, client, next)
 	{
 		HASH_DEL(owners->clients, client);
-		client_free(client);
+		lk__owner_free(client);
 	}
 }

@@ -278,6 +278,28 @@ bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listeni
 	return turns;
 }
 
+void lk__channel_listener(struct lk__conn *conn, struct lk__listening *listening,
+			  struct lk__thread *thread)
+{
+	pthread_mutex_lock(&conn->mutex);
+	listening->listener = thread;
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+bool lk__channel_sync(struct lk__conn *conn, struct lk__listening *listening)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	bool on = channel_is_on(conn, listening->channel);
+	if (on) {
+		channel_command(conn, listening->channel, true);
+		lk__conn_push(conn);
+	}
+	lk__conn_unlock_held(conn, &after);
+	return on;
+}
+
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening)
 {
 	pthread_mutex_lock(&conn->mutex);

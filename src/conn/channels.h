@@ -99,6 +99,14 @@ bool lk__channel_take_turns(struct lk__conn *conn, struct lk__listening *listeni
 /* Subscribes again if the server has ended or refused it: the slot, or the right, may be back. */
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening);
 
+/* Who is woken when there is something to hear; NULL: nobody. */
+void lk__channel_listener(struct lk__conn *conn, struct lk__listening *listening,
+			  struct lk__thread *thread);
+
+/* Subscribes once more: when it listens again, all that was published before has been heard. False:
+ * it does not listen. */
+bool lk__channel_sync(struct lk__conn *conn, struct lk__listening *listening);
+
 /* Tells whether subscribed and confirmed. */
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening);
 

@@ -928,12 +928,18 @@ static int64_t conn_arm(struct lk__conn *conn, int set_fd)
 	return atomic_load(&conn->armed) ? next_ns : lk__earlier(next_ns, lk__now_ns() + LK__MS);
 }
 
+/* What the server tracks for us ends with it, and then nobody tells. */
+static bool conn_carries_tracking(const struct lk__conn *conn)
+{
+	return conn->kind == LK__CONN_WORK && lk__tracking_is_on(&conn->node->tracking);
+}
+
 int64_t lk__conn_arm(struct lk__conn *conn, int set_fd)
 {
 	int64_t at_ns = LK__NEVER;
 	pthread_mutex_lock(&conn->mutex);
 	bool expects = conn->in_flight || conn->postponed || conn->unacked || conn->channels ||
-		       conn_is_urgent(conn);
+		       conn_carries_tracking(conn) || conn_is_urgent(conn);
 	if (conn->state == LK__CONN_UP && !lk__conn_is_led(conn) && expects)
 		at_ns = conn_arm(conn, set_fd);
 	if (conn->finished) /* left to us by one who could not */

@@ -83,7 +83,7 @@ void lk__tracking_message(struct lk__conn *conn, const redisReply *keys, struct 
 			tells |= message_key(node, keys->element[i], after);
 	} else {
 		node->tracking.all = tells = true;
-		lk__tracked_keys_tell(node, LK__TRACKING_TOUCHED, after);
+		lk__tracked_keys_tell(node, LK__TRACKING_FLUSHED, after);
 	}
 	if (tells)
 		lk__tracking_tell_loop(node);
@@ -110,7 +110,8 @@ void lk__tracking_conn_lost(struct lk__conn *conn)
 		return;
 	if (atomic_fetch_add(&tracking->generation, 1) == UINT32_MAX)
 		atomic_fetch_add(&tracking->generation, 1);
-	atomic_store(&tracking->lost, was == LK__TRACKING_ON);
+	if (was == LK__TRACKING_ON)
+		atomic_store(&tracking->lost, true);
 	lk__tracking_tell_loop(conn->node);
 }
 

@@ -43,7 +43,8 @@ enum lk__tracking_state {
 };
 
 enum lk__tracking_news {
-	LK__TRACKING_TOUCHED, /* the key was changed, or everything was: read it */
+	LK__TRACKING_TOUCHED, /* the key was changed: read it */
+	LK__TRACKING_FLUSHED, /* the same, as everything was */
 	LK__TRACKING_LOST,    /* it is not tracked any more, and may have changed since */
 	LK__TRACKING_BEGINS,  /* it can be tracked, once it is read (again) */
 };

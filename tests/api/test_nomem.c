@@ -19,6 +19,7 @@ struct script {
 	lk_barrier *barrier;
 	lk_election *election;
 	lk_scan *scan;
+	lk_watch *watch;
 	lk_cancel *cancel;
 	lk_queue *queue;
 	lk_lock *queued;
@@ -117,6 +118,16 @@ static void run_kinds(struct script *script)
 }
 
 /* A record and a term stay for 30 days: they are forgotten at the end. */
+static void run_watch(struct script *script)
+{
+	lk_change change = LK_CHANGE_INIT;
+	attempt(0, lk_watch_new(&script->watch, script->client, NULL, &err));
+	attempt(0, lk_watch_add(script->watch, "lock:theirs", 11, &err));
+	attempt(0, lk_watch_add(script->watch, "free", 4, &err));
+	attempt(1, lk_watch_next(script->watch, 20000, NULL, &change, &err));
+	attempt(1, lk_watch_remove(script->watch, "free", 4, &err));
+}
+
 static void run_election(struct script *script)
 {
 	lk_leader leader = {.struct_size = sizeof(leader)};
@@ -438,6 +449,7 @@ static void run(struct script *script)
 	run_questions(script);
 	run_kinds(script);
 	run_election(script);
+	run_watch(script);
 	run_sides(script);
 	run_asynchronous(script);
 	run_counters(script);
@@ -463,6 +475,7 @@ static void run(struct script *script)
 static void end(struct script *script, bool patient)
 {
 	lk_scan_free(script->scan);
+	lk_watch_free(script->watch);
 	lk_election_free(script->election);
 	armed = patient;
 	if (script->client) {

@@ -442,6 +442,9 @@ local function force()
 		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 	end
 	local freed = redis.call('DEL', lock)
+	if freed == 1 then -- for those who watch it
+		redis.pcall('PUBLISH', channels .. ':broken', '')
+	end
 	settle(true)
 	return freed
 end

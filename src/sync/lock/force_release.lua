@@ -1,4 +1,5 @@
--- Frees the lock whoever has it, and wakes the waiter whose turn it is.
+-- Frees the lock whoever has it, and wakes the waiter whose turn it is. Who watches the lock hears
+-- on "<channel>:broken" that it was no release.
 --
 --   KEYS[1]  key: the lock's hash
 --   ARGV[1]  channel: empty where nobody listens
@@ -25,6 +26,7 @@ if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
 end
 redis.call('DEL', KEYS[1])
 if ARGV[1] ~= '' then
+	redis.pcall('PUBLISH', ARGV[1] .. ':broken', '')
 	give_turn(KEYS[1], ARGV[1], '0')
 end
 return 1

@@ -19,6 +19,7 @@ if kind ~= 'string' then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a plain lock')
 end
 redis.call('DEL', KEYS[1])
+redis.pcall('PUBLISH', ARGV[1] .. ':broken', '') -- for those who watch it
 give_turn(KEYS[1], ARGV[1], '0')
 wake(ARGV[2], ARGV[3], ARGV[4], ARGV[5])
 return 1

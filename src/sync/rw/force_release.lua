@@ -14,5 +14,6 @@ if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[1] then
 	return 0
 end
 redis.call('DEL', KEYS[1])
+redis.pcall('PUBLISH', ARGV[2] .. ':broken', '') -- for those who watch it
 give_turn(KEYS[1], ARGV[2], ARGV[3], true)
 return 1

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* A change of a lock, as a line. */
+#ifndef CLI_WATCH_LINE_H
+#define CLI_WATCH_LINE_H
+
+#include <stddef.h>
+
+#include <lockkeeper/watch.h>
+
+/* The name of a kind of change: "acquired", … */
+const char *change_name(const lk_change *change);
+
+/* Tells whether somebody has it, as far as the change says: 1, or 0. */
+int change_is_held(const lk_change *change);
+
+/* Prints it to stdout, and flushes that: 0, or EXIT_TROUBLE (said). */
+int change_print(const lk_change *change);
+
+/* The same as an object on one line. */
+int change_print_json(const lk_change *change);
+
+/* That object as text, to be freed; NULL when out of memory. */
+char *change_json_text(const lk_change *change);
+
+#endif

@@ -1,0 +1,346 @@
+/* Watches: what is told of a lock from outside, and what is not invented. */
+#include <unistd.h>
+
+#include "fixture.h"
+
+#define LIMIT_MS 20000
+
+static lk_watch *watch_of(lk_client *client, const char *name)
+{
+	lk_watch *watch = NULL;
+	lk_watch_options options = LK_WATCH_OPTIONS_INIT;
+	options.poll_ms = 50;
+	expect(0, lk_watch_new(&watch, client, &options, &err));
+	expect(0, lk_watch_add(watch, name, LK_STRLEN, &err));
+	return watch;
+}
+
+static lk_change next_change(lk_watch *watch)
+{
+	lk_change change = LK_CHANGE_INIT;
+	expect(1, lk_watch_next(watch, LIMIT_MS, NULL, &change, &err));
+	return change;
+}
+
+static lk_change next_is(lk_watch *watch, int kind)
+{
+	lk_change change = next_change(watch);
+	check_int(change.kind, ==, kind);
+	return change;
+}
+
+static void nothing_comes(lk_watch *watch)
+{
+	lk_change change = LK_CHANGE_INIT;
+	expect(0, lk_watch_next(watch, 100, NULL, &change, &err));
+}
+
+static void lock_takes(lk_lock *lock)
+{
+	expect(0, lk_lock_acquire(lock, -1, &(lk_acquire_options)LK_ACQUIRE_OPTIONS_INIT, &err));
+}
+
+static void test_a_lock_is_acquired_and_released(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	(void)state;
+	lk_client *client = open_client(), *holder = open_client_with("client_record=full");
+	lk_watch *watch = watch_of(client, "job");
+	lk_lock *lock = new_lock(holder, "job");
+	char field[LK_FIELD_SIZE];
+	lk_change change = next_is(watch, LK_CHANGE_STATE);
+	check(change.initial && change.told && !change.owner && !change.holder_count);
+	check(!strcmp(change.name, "job"));
+	options.note = "release 4711";
+	for (int i = 0; i < 3; i++) {
+		expect(0, lk_lock_acquire(lock, -1, &options, &err));
+		expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+		change = next_is(watch, LK_CHANGE_ACQUIRED);
+		check(!strcmp(change.owner, field) && !change.was && change.holder_count == 1);
+		check(change.client && change.client->pid == getpid());
+		check(!strcmp(change.client->note, options.note));
+		check(!change.initial && change.at_ms > 0 && change.ttl_ms > 0);
+		expect(0, lk_lock_release(lock, NULL, &err));
+		change = next_is(watch, LK_CHANGE_RELEASED);
+		check(!strcmp(change.was, field) && !change.owner && change.holder_count == 0);
+		check(change.was_client && change.was_client->pid == getpid());
+	}
+	nothing_comes(watch);
+	lk_watch_free(watch);
+	lk_lock_free(lock);
+	close_client(holder);
+	close_client(client);
+}
+
+static void test_each_end_is_told_as_what_it_was(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *holder = open_client();
+	lk_watch *watch = watch_of(client, "job");
+	lk_lock *lock = new_lock(holder, "job");
+	next_is(watch, LK_CHANGE_STATE);
+	stranger_takes("job", 300);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	next_is(watch, LK_CHANGE_EXPIRED);
+	stranger_takes("job", 60000);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	redis_do(&server, "DEL job");
+	next_is(watch, LK_CHANGE_UNKNOWN);
+	stranger_takes("job", 60000);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	redis_do(&server, "FLUSHALL");
+	next_is(watch, LK_CHANGE_LOST);
+	stranger_takes("job", 60000);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	expect(1, lk_lock_force_release(lock, &err));
+	next_is(watch, LK_CHANGE_BROKEN);
+	stranger_takes("job", 60000);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	redis_do(&server, "DEL job");
+	redis_do(&server, "RPUSH job data");
+	lk_change change = next_change(watch);
+	if (change.kind == LK_CHANGE_UNKNOWN) /* it was seen in between */
+		nothing_comes(watch);
+	else
+		check_int(change.kind, ==, LK_CHANGE_BROKEN);
+	redis_do(&server, "DEL job");
+	nothing_comes(watch);
+	lk_watch_free(watch);
+	lk_lock_free(lock);
+	close_client(holder);
+	close_client(client);
+}
+
+static void test_one_takes_it_from_another(void **state)
+{
+	(void)state;
+	lk_client *client = open_client();
+	lk_watch *watch = watch_of(client, "job");
+	next_is(watch, LK_CHANGE_STATE);
+	redis_do(&server, "HSET job a:1 1");
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	redis_do(&server, "EVAL %s 0",
+		 "redis.call('DEL', 'job') redis.call('HSET', 'job', 'b:1', 1)");
+	lk_change change = next_is(watch, LK_CHANGE_ACQUIRED);
+	check(!strcmp(change.owner, "b:1") && !strcmp(change.was, "a:1"));
+	check(!change.client && change.ttl_ms == -1);
+	redis_do(&server, "DEL job");
+	next_is(watch, LK_CHANGE_UNKNOWN);
+	lk_watch_free(watch);
+	close_client(client);
+}
+
+static void test_it_listens_as_a_waiter_does(void **state)
+{
+	lk_scan *scan = NULL;
+	lk_lock_info info = LK_LOCK_INFO_INIT;
+	(void)state;
+	lk_client *client = open_client();
+	lk_watch *watch = watch_of(client, "job");
+	next_is(watch, LK_CHANGE_STATE);
+	stranger_takes("job", 60000);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(0, lk_scan_show(scan, "job", 3, &info, &err));
+	check_int(info.waiting_clients, ==, 1);
+	stranger_releases("job");
+	next_is(watch, LK_CHANGE_RELEASED);
+	lk_scan_free(scan);
+	lk_watch_free(watch);
+	close_client(client);
+}
+
+static void test_readers_come_and_go(void **state)
+{
+	lk_lock *read = NULL, *other = NULL, *write = NULL;
+	(void)state;
+	lk_client *client = open_client(), *one = open_client(), *two = open_client();
+	lk_watch *watch = watch_of(client, "job");
+	next_is(watch, LK_CHANGE_STATE);
+	expect(0, lk_read_lock_new(&read, one, "job", 3, NULL, &err));
+	expect(0, lk_read_lock_new(&other, two, "job", 3, NULL, &err));
+	expect(0, lk_write_lock_new(&write, two, "job", 3, NULL, &err));
+	lock_takes(read);
+	lk_change change = next_is(watch, LK_CHANGE_ACQUIRED);
+	check(!strcmp(change.type, "read/write lock") && change.holder_count == 1);
+	lock_takes(other);
+	change = next_is(watch, LK_CHANGE_ACQUIRED);
+	check(!change.was && change.holder_count == 2);
+	expect(0, lk_lock_release(read, NULL, &err));
+	change = next_change(watch);
+	check(change.was && change.holder_count == 1);
+	expect(0, lk_lock_release(other, NULL, &err));
+	change = next_is(watch, LK_CHANGE_RELEASED);
+	check_int(change.holder_count, ==, 0);
+	lock_takes(write);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	expect(0, lk_lock_release(write, NULL, &err));
+	next_is(watch, LK_CHANGE_RELEASED);
+	lk_watch_free(watch);
+	lk_lock_free(read);
+	lk_lock_free(other);
+	lk_lock_free(write);
+	close_client(one);
+	close_client(two);
+	close_client(client);
+}
+
+/* ---- breaks ---- */
+
+static void cut(int which)
+{
+	redis_do(&server, "CLIENT KILL TYPE %s SKIPME yes", which ? "normal" : "pubsub");
+}
+
+/* Says what the changes say: 1 held by that owner, 0 free. */
+struct seen {
+	char owner[LK_FIELD_SIZE];
+	int gaps, states, others, in_gap;
+};
+
+static void see(struct seen *seen, const lk_change *change)
+{
+	switch (change->kind) {
+	case LK_CHANGE_GAP:
+		seen->gaps++;
+		seen->in_gap = 1;
+		return;
+	case LK_CHANGE_STATE: /* only as such */
+		check(seen->in_gap || change->initial);
+		seen->in_gap = 0;
+		seen->states++;
+		break;
+	case LK_CHANGE_ACQUIRED:
+		check(!seen->in_gap);
+		check(change->owner && strcmp(change->owner, seen->owner) != 0);
+		check(change->was ? !strcmp(change->was, seen->owner) : !*seen->owner);
+		break;
+	default:
+		check(!seen->in_gap && !change->owner);
+		check(change->was && !strcmp(change->was, seen->owner));
+		check_int(change->kind, !=, LK_CHANGE_EXPIRED);
+		check_int(change->kind, !=, LK_CHANGE_LOST);
+		check_int(change->kind, !=, LK_CHANGE_BROKEN);
+		seen->others++;
+	}
+	snprintf(seen->owner, sizeof(seen->owner), "%s", change->owner ? change->owner : "");
+}
+
+static void see_all(lk_watch *watch, struct seen *seen, int64_t wait_ms)
+{
+	lk_change change = LK_CHANGE_INIT;
+	while (lk_watch_next(watch, wait_ms, NULL, &change, &err) == 1)
+		see(seen, &change);
+}
+
+static void test_a_thousand_changes_with_cuts(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *holder = open_client();
+	lk_watch *watch = watch_of(client, "job");
+	lk_lock *lock = new_lock(holder, "job");
+	struct seen seen = {.owner = ""};
+	char field[LK_FIELD_SIZE] = "";
+	int breaks = 0;
+	lk_change first = next_is(watch, LK_CHANGE_STATE);
+	see(&seen, &first);
+	lock_takes(lock);
+	for (int i = 0; i < 1000; i++) {
+		if (i % 100 == 50) {
+			int before = seen.gaps;
+			cut(breaks++ % 2);
+			while (seen.gaps == before || seen.in_gap) {
+				lk_change change = next_change(watch);
+				see(&seen, &change);
+			}
+		}
+		expect(0, lk_lock_release(lock, NULL, &err));
+		if (i % 7 == 0)
+			see_all(watch, &seen, 1);
+		lock_takes(lock);
+		if (i % 3 == 0)
+			see_all(watch, &seen, 1);
+	}
+	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
+	see_all(watch, &seen, 300);
+	check(!strcmp(seen.owner, field));
+	check_int(seen.gaps, ==, breaks);
+	check_int(seen.states, ==, 1 + breaks);
+	check_int(seen.others, >, 0);
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_watch_free(watch);
+	lk_lock_free(lock);
+	close_client(holder);
+	close_client(client);
+}
+
+/* ---- where nobody tells ---- */
+
+static void test_without_tracking_it_is_asked(void **state)
+{
+	(void)state;
+	lk_client *client = open_client_with("tracking=off");
+	lk_watch *watch = watch_of(client, "job");
+	lk_change change = next_is(watch, LK_CHANGE_STATE);
+	check(!change.told);
+	stranger_takes("job", 60000);
+	change = next_is(watch, LK_CHANGE_ACQUIRED);
+	check(!change.told);
+	stranger_releases("job");
+	next_is(watch, LK_CHANGE_RELEASED);
+	stranger_takes("job", 200);
+	next_is(watch, LK_CHANGE_ACQUIRED);
+	next_is(watch, LK_CHANGE_UNKNOWN);
+	lk_watch_free(watch);
+	close_client(client);
+}
+
+/* ---- arguments, cancelling ---- */
+
+static void test_names_and_limits(void **state)
+{
+	lk_watch *watch = NULL;
+	lk_change change = LK_CHANGE_INIT;
+	lk_watch_options options = LK_WATCH_OPTIONS_INIT;
+	lk_cancel *cancel = NULL;
+	(void)state;
+	lk_client *client = open_client();
+	options.poll_ms = -1;
+	expect(LK_EINVAL, lk_watch_new(&watch, client, &options, &err));
+	expect(0, lk_watch_new(&watch, client, NULL, &err));
+	expect(LK_EINVAL, lk_watch_add(watch, "", 0, &err));
+	expect(0, lk_watch_add(watch, "a", 1, &err));
+	expect(0, lk_watch_add(watch, "a", 1, &err));
+	expect(0, lk_watch_add(watch, "b", 1, &err));
+	expect(0, lk_watch_next(watch, 0, NULL, &change, &err)); /* it has not looked yet */
+	expect(1, lk_watch_remove(watch, "a", 1, &err));
+	expect(0, lk_watch_remove(watch, "a", 1, &err));
+	change = next_is(watch, LK_CHANGE_STATE);
+	check(!strcmp(change.name, "b"));
+	nothing_comes(watch);
+	expect(0, lk_cancel_new(&cancel, &err));
+	lk_cancel_now(cancel);
+	expect(LK_ECANCELLED, lk_watch_next(watch, LIMIT_MS, cancel, &change, &err));
+	change.struct_size = 1;
+	expect(LK_EINVAL, lk_watch_next(watch, 0, NULL, &change, &err));
+	lk_cancel_free(cancel);
+	close_client(client); /* first: the watch has what it needs of it */
+	change.struct_size = sizeof(change);
+	lk_watch_free(watch);
+	lk_watch_free(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(test_a_lock_is_acquired_and_released),
+		api_test(test_each_end_is_told_as_what_it_was),
+		api_test(test_one_takes_it_from_another),
+		api_test(test_it_listens_as_a_waiter_does),
+		api_test(test_readers_come_and_go),
+		api_test(test_a_thousand_changes_with_cuts),
+		api_test(test_without_tracking_it_is_asked),
+		api_test(test_names_and_limits),
+	};
+	return cmocka_run_group_tests(tests, start_server, stop_server);
+}
