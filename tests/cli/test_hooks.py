@@ -266,10 +266,10 @@ def test_a_hook_is_killed_at_its_limit_with_all_that_it_started(cli, server, tmp
     tree = Tree()
     hook = f"{tree.mark}; export LK_TEST_TREE; trap '' TERM INT HUP; sleep 99 & " \
            "(setsid sleep 99 &) ; setsid sleep 99 & while :; do sleep 99; done"
+    began = time.monotonic()
     process = cli.start("run", "-l", "2", "--json", "--on", f"start={hook}", "--on",
                         f"end={hook}", "--on", f"end=date +%s.%N >{tmp_path}/end", "job",
                         "sh", "-c", "sleep 3; exit 6")
-    began = time.monotonic()
     tree.await_size(4)
     until(lambda: server.call("EXISTS", "job") == 0, 20, "the lock is released")
     assert 3 <= time.monotonic() - began < LIMIT

@@ -55,7 +55,7 @@ def test_run_waits_gives_up_renews_and_releases(limited, server, folder, kind):
     since = time.monotonic()
     rival = [mine] if isinstance(mine, str) else mine
     assert limited("run", "-n", *rival, "job", "true").returncode == 124
-    assert limited("run", "-w", "0.3", *rival, "job", "true").returncode == 124
+    assert limited("run", "-w", "1", *rival, "job", "true").returncode == 124
     waiter = limited.start("run", "-w", "30", *rival, "job", "echo", "mine")
     until(lambda: server.channels() or kind == ["--plain"], 10, "it waits")
     assert limited("show", "job").returncode == 0

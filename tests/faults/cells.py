@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass, field
 
 import resp
-from faults import FAULTS, HARMLESS, Fault, Shot
-from operations import Operation, nothing, o, rival
+from faults import FAULTS, Fault, Shot
+from operations import Operation, rival
 from stand import LEASE_MS, LONG_MS, SLOW, Run, Stand, wait_for
 
 REQUESTS_MAX, SAME_MAX, RECORDINGS_MAX = 12, 3, 5
@@ -329,16 +329,11 @@ class Cell:
         self.expect(wanted, "one lease later")
 
 
-def cells_of(stand: Stand, operation: Operation, faults: list[Fault]) -> tuple[int, list[str]]:
-    """Plays the row of one operation: how many cells it has, and the problems."""
-    recording = record(stand, operation)
-    problems, count = [], 0
-    for request in filter(operation.aims_at, recording.requests):
-        for fault in faults:
-            if fault.fits(operation, request):
-                count += 1
-                problems += play(stand, operation, recording, fault, request)
-    return count, problems
+def cells_of(stand: Stand, operation: Operation, recording: Recording, request: tuple[str, int],
+             faults: list[Fault]) -> list[str]:
+    """Plays each fault of one request; the problems."""
+    return [problem for fault in faults if fault.fits(operation, request)
+            for problem in play(stand, operation, recording, fault, request)]
 
 
 def play(stand: Stand, operation: Operation, recording: Recording, fault: Fault,

@@ -1,4 +1,4 @@
-"""Works through operations side by side: mostly they wait."""
+"""Works through the requests of operations side by side: mostly they wait."""
 from __future__ import annotations
 
 import concurrent.futures
@@ -13,7 +13,7 @@ WORKERS = 8
 
 
 class Matrix:
-    """Each thread has a stand of its own, and works through one operation at a time."""
+    """Each thread has a stand of its own, and works through one request at a time."""
 
     def __init__(self, which: str):
         self.faults = [fault for fault in FAULTS if fault.main or which == "all"]
@@ -34,11 +34,18 @@ class Matrix:
         for operation in sorted(operations, key=lambda one: (-one.nodes, one.reads)):
             self.rows[operation.title] = self.pool.submit(self.row, operation)
 
-    def row(self, operation: Operation) -> tuple[int, list[str]]:
-        return cells_of(self.stand(operation.acked), operation, self.faults)
+    def row(self, operation: Operation) -> list[concurrent.futures.Future]:
+        """Its requests, which are worked through behind the recordings of all operations."""
+        recording = record(self.stand(operation.acked), operation)
+        return [self.pool.submit(self.cells, operation, recording, request)
+                for request in filter(operation.aims_at, recording.requests)]
+
+    def cells(self, operation: Operation, recording: Recording, request) -> list[str]:
+        return cells_of(self.stand(operation.acked), operation, recording, request, self.faults)
 
     def problems(self, operation: Operation) -> list[str]:
-        return self.rows[operation.title].result()[1]
+        return [problem for cells in self.rows[operation.title].result()
+                for problem in cells.result()]
 
     def recordings(self, operations: list[Operation]) -> list[Recording]:
         return list(self.pool.map(lambda one: record(self.stand(one.acked), one), operations))
