@@ -505,6 +505,9 @@ static void end(struct script *script, bool patient)
 	looped_end(&script->looped);
 	lk_cancel_free(script->cancel);
 	lk_config_free(script->config);
+	/* What tells a party what became of its wait lasts for a while. */
+	if (script->barrier)
+		redis_do(&server, "DEL step lockkeeper_fence:{step}");
 }
 
 /* Fails the n-th request; false when the script needed fewer. */
