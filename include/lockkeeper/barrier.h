@@ -37,7 +37,8 @@
  * and the generation that it met in, for an hour. A wait that ends at its limit, or is cancelled,
  * gives its place up and learns in the same step whether it was counted: LK_ETIMEDOUT and
  * LK_ECANCELLED mean that it was not, and that nobody got through by it. If it was, the call
- * succeeds. Without an answer it fails with LK_EMAYBEHELD.
+ * succeeds. Without an answer it fails with LK_EMAYBEHELD. A command limit (command_timeout_ms) of
+ * more than a minute is longer than the server remembers who gave up.
  *
  * THE GENERATION is a number that rises, also after FLUSHALL and when the server's clock is set
  * back. It is not counted by one: it is the newest plus one, or the server's time in µs.

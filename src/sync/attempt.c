@@ -114,12 +114,17 @@ static void attempt_give_back(struct lk__attempt *attempt, bool granted,
 	attempt->fresh = true;
 }
 
+/* Tells whether the head has named another number than that of the last try. */
+static bool attempt_is_astray(const struct lk__attempt *attempt)
+{
+	return attempt->want.number && attempt->want.number != attempt->number && !attempt->fresh;
+}
+
 /* Tells whether the last try asked for what the head wants. */
 static bool attempt_asked_alike(const struct lk__attempt *attempt)
 {
 	return attempt->asked_count == attempt->want.count &&
-	       attempt->asked_lease_ms == attempt->want.lease_ms &&
-	       (!attempt->want.number || attempt->want.number == attempt->number);
+	       attempt->asked_lease_ms == attempt->want.lease_ms && !attempt_is_astray(attempt);
 }
 
 /*
@@ -129,8 +134,7 @@ static bool attempt_asked_alike(const struct lk__attempt *attempt)
 static void attempt_disown(struct lk__attempt *attempt, bool granted, struct lk__effects *effects,
 			   int64_t now_ns)
 {
-	if (!attempt_asked_alike(attempt) &&
-	    (granted || attempt->copies_until_ns || attempt->want.number))
+	if (!attempt_asked_alike(attempt) && (granted || attempt->copies_until_ns))
 		attempt_give_back(attempt, granted, effects, now_ns);
 }
 
@@ -157,6 +161,8 @@ static void attempt_renumber(struct lk__attempt *attempt, struct lk__effects *ef
 static struct lk__effects attempt_try(struct lk__attempt *attempt, struct lk__effects effects,
 				      int64_t now_ns)
 {
+	if (attempt_is_astray(attempt) && !effects.compensate)
+		attempt_give_back(attempt, false, &effects, now_ns);
 	if (attempt->fresh || attempt->rules.fans_out)
 		attempt_renumber(attempt, &effects);
 	attempt->held_off = false;
@@ -325,7 +331,8 @@ static bool attempt_keeps_place(const struct lk__attempt *attempt,
 				const struct lk__attempt_event *event)
 {
 	bool tells = event->untold || event->code == LK_ENOTDURABLE;
-	bool keeps = attempt->want.number || (tells && attempt->rules.own_channel);
+	bool named = attempt->want.number && !attempt_is_astray(attempt);
+	bool keeps = named || (tells && attempt->rules.own_channel);
 	return keeps && attempt->queued && !attempt->want.once && !event->lasting;
 }
 

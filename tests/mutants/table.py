@@ -49,6 +49,21 @@ MUTANTS = [
     Mutant("renewal-shortens", "a copy of a renewal shortens a lease that was extended since", [
         (RENEW, "math.max(tonumber(lease), redis.call('PTTL', KEYS[i]))", "tonumber(lease)")],
         World("locks")),
+    Mutant("barrier-early", "a barrier lets all through when one is missing", [
+        ("src/sync/barrier/meet.lua", "local meets = #come_now >= count and not inside",
+         "local meets = #come_now + 1 >= count and not inside")],
+        World("barriers")),
+    Mutant("barrier-copy", "a copy of a request takes a place that was given up", [
+        ("src/sync/barrier/meet.lua", "\tself.till = now_ms + COPIES_MS\n\twrite(self, said)\n",
+         "\ttidy()\n")],
+        World("barriers")),
+    Mutant("barrier-unsettled", "one that ends its wait does not ask whether it was counted", [
+        ("src/lock/barrier.c", "return meeting->acquire.caller.tried && code",
+         "return !meeting->acquire.caller.tried && code")],
+        World("barriers")),
+    Mutant("barrier-number", "a wait at a barrier goes on under another number", [
+        (ATTEMPT, "bool keeps = named ||", "bool keeps = (named && attempt->want.once) ||")],
+        World("barriers")),
     Mutant("latch-twice", "a latch counts twice what is sent again", [
         ("src/sync/change.lua", "local done = redis.call('GET', KEYS[2])", "local done = false")],
         World("kinds")),

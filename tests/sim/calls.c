@@ -300,6 +300,25 @@ int sim_latch_await(struct sim_caller *caller, lk_latch *latch, int64_t wait_ms,
 			  NULL, error);
 }
 
+int sim_barrier_meet(struct sim_caller *caller, lk_barrier *barrier, int operation, int64_t wait_ms,
+		     int64_t *generation_out, lk_error *error)
+{
+	lk_request request = LK_REQUEST_INIT;
+	uint64_t generation = 0;
+	request.operation = operation;
+	request.barrier = barrier;
+	request.wait_ms = wait_ms;
+	if (sim_queues(caller))
+		return sim_finish(caller, lk_queue_start(caller->queue, &request, NULL, error),
+				  generation_out, error);
+	int rc = operation == LK_OP_LEAVE ? lk_barrier_leave(barrier, wait_ms, NULL, error)
+		 : operation == LK_OP_ENTER
+			 ? lk_barrier_enter(barrier, wait_ms, NULL, &generation, error)
+			 : lk_barrier_await(barrier, wait_ms, NULL, &generation, error);
+	*generation_out = (int64_t)generation;
+	return rc;
+}
+
 int sim_latch_count_down(struct sim_caller *caller, lk_latch *latch, int64_t *left_out,
 			 lk_error *error)
 {

@@ -77,6 +77,8 @@ int sim_permits_release(struct sim_caller *caller, lk_permit_semaphore *semaphor
 int sim_permit_update(struct sim_caller *caller, lk_permit_semaphore *semaphore, const char *id,
 		      int64_t lease_ms, lk_error *error);
 int sim_latch_await(struct sim_caller *caller, lk_latch *latch, int64_t wait_ms, lk_error *error);
+int sim_barrier_meet(struct sim_caller *caller, lk_barrier *barrier, int operation, int64_t wait_ms,
+		     int64_t *generation_out, lk_error *error);
 int sim_latch_count_down(struct sim_caller *caller, lk_latch *latch, int64_t *left_out,
 			 lk_error *error);
 

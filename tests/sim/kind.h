@@ -43,6 +43,7 @@ struct sim_worker {
 	lk_semaphore *semaphore;
 	lk_permit_semaphore *permit_semaphore;
 	lk_latch *latches[SIM_ROUNDS];
+	lk_barrier *barrier;
 	int64_t permits;            /* that it believes to have */
 	lk_permit ids[SIM_PERMITS]; /* of those, where they have ids */
 	int round;
@@ -79,7 +80,7 @@ struct sim_stage {
 	int counting;          /* workers that look at the handles of all */
 	uint64_t newest;       /* token that a holder was told */
 	int64_t unsure; /* permits of which nobody knows, that a close took along, or a release */
-	bool set;       /* the latches */
+	bool set;       /* the latches; of another kind: what its judges note is empty at first */
 	int begun[SIM_ROUNDS], done[SIM_ROUNDS]; /* count-downs of each latch */
 };
 extern struct sim_stage sim_stage;
@@ -107,5 +108,11 @@ int sim_latch_open(struct sim_worker *worker, lk_error *error);
 void sim_latch_round(struct sim_worker *worker);
 int sim_latch_last(struct sim_worker *worker, lk_error *error);
 void sim_latch_check_left(void);
+
+/* barriers.c */
+int sim_barrier_open(struct sim_worker *worker, lk_error *error);
+void sim_barrier_round(struct sim_worker *worker);
+int sim_barrier_last(struct sim_worker *worker, lk_error *error);
+void sim_barrier_check_left(void);
 
 #endif

@@ -79,6 +79,11 @@ static const struct sim_kind kinds[] = {
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
+/* In a world of its own, on every deployment: the seeds of the others keep their courses. */
+static const struct sim_kind barrier = {
+	"barrier", 0, sim_barrier_open, sim_barrier_round, sim_barrier_last, sim_barrier_check_left,
+	NULL};
+
 bool sim_has_trait(unsigned trait)
 {
 	return sim_stage.kind->traits & trait;
@@ -107,6 +112,7 @@ static void worker_end(struct sim_worker *worker)
 	worker->permit_semaphore = lk_permit_semaphore_free(worker->permit_semaphore);
 	for (int i = 0; i < SIM_ROUNDS; i++)
 		worker->latches[i] = lk_latch_free(worker->latches[i]);
+	worker->barrier = lk_barrier_free(worker->barrier);
 	sim_caller_end(&worker->caller);
 }
 
@@ -269,8 +275,8 @@ static void *run_main(void *argument)
 }
 
 /* `masters`: with a cluster's slots; 0: it is none. */
-static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers, unsigned watchers,
-		unsigned masters)
+static void run_kind(const struct sim_kind *kind, uint64_t seed, bool verbose, unsigned troubles,
+		     unsigned servers, unsigned watchers, unsigned masters)
 {
 	static const char *const names[] = {SIM_KEY,   SIM_KEY,   SIM_KEY,  SIM_KEY,
 					    "latch-0", "latch-1", "latch-2"};
@@ -278,7 +284,7 @@ static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers
 	memset(&sim_stage, 0, sizeof(sim_stage));
 	sim_stage.calm = sim_is_calm();
 	sim_stage.closes = sim_chance(200);
-	sim_stage.kind = &kinds[sim_random(KINDS)];
+	sim_stage.kind = kind ? kind : &kinds[sim_random(KINDS)];
 	sim_stage.breaks = !sim_stage.closes && sim_chance(250);
 	sim_note("a %s%s%s", sim_stage.kind->name, sim_stage.closes ? ", closed in use" : "",
 		 sim_stage.breaks ? ", broken by others" : "");
@@ -299,6 +305,28 @@ static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers
 	sim_replication_end();
 	sim_network_end();
 	sim_end();
+}
+
+static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers, unsigned watchers,
+		unsigned masters)
+{
+	run_kind(NULL, seed, verbose, troubles, servers, watchers, masters);
+}
+
+/* One server, a master with replicas, sentinels too, a cluster. */
+void sim_barriers_run(uint64_t seed, bool verbose)
+{
+	static const unsigned more[] = {0, SIM_CLOCKS, SIM_SUSPENDS, SIM_REFUSALS};
+	unsigned deployment = seed % 8, troubles = (unsigned)(seed / 8 % 16);
+	unsigned servers = deployment < 5    ? 1
+			   : deployment == 7 ? 4
+					     : 2 + (unsigned)(seed / 128 % 2);
+	if (deployment < 5)
+		troubles |= more[seed / 128 % 4];
+	if (deployment == 7 && seed / 128 % 4)
+		troubles |= SIM_MOVES;
+	run_kind(&barrier, seed, verbose, troubles, servers, deployment == 6 ? 3 : 0,
+		 deployment == 7 ? 2 : 0);
 }
 
 void sim_kinds_run(uint64_t seed, bool verbose)

@@ -50,6 +50,7 @@ static const struct row rows[] = {
 	{"refusals", sim_refusals_run, 500},
 	{"cluster", sim_cluster_run, 400},
 	{"elections", sim_elections_run, 400},
+	{"barriers", sim_barriers_run, 800},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

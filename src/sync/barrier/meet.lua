@@ -32,10 +32,10 @@
 --
 -- Safe to send twice: a repetition finds its id, and is told the generation that it met in. A
 -- release works under memory pressure: its first write is a HDEL.
--- Replicas must have what it grants.
+-- Replicas must have what it did.
 local barrier, counter = KEYS[1], KEYS[2]
 local what, own, channel = ARGV[1], ARGV[2], ARGV[3]
-local COPIES_MS = 60000 -- for a request that was under way when its party gave up
+local COPIES_MS = 60000 -- for a request that was under way when its party gave up: a command limit
 local RECORD_MS = 3600000 -- for a party that was stopped to learn what became of it
 local COMES = {await = true, enter = true}
 local RECORDS = {met = true, left = true, gone = true}
@@ -196,7 +196,7 @@ local function come(said, lease, deadline)
 		return redis.status_reply('OTHERS ' .. said)
 	end
 	local meets = #come_now >= count and not inside
-	if once and not meets then
+	if once and (not meets or #come_now > count) then -- those who wait are before it
 		return look_again_ms(lease, inside)
 	end
 	local refused = write(self, count)
@@ -235,17 +235,13 @@ local function leave(said, lease, deadline)
 	return look_again_ms(lease, inside)
 end
 
--- A copy of a request that is still under way finds no place to take: it is refused until none can
--- come any more.
+-- A copy of a request that is still under way finds no place to take: it is refused for as long as
+-- one may come, whose deadline may be later than that of the last one that ran.
 local function forget(self, said)
 	redis.call('HDEL', barrier, own)
-	local till = self and math.ceil(self.deadline / 1000) or now_ms + COPIES_MS
-	if till >= now_ms then
-		self = self or {id = own, number = '0', lease = 0, deadline = 0, state = 'gone'}
-		self.till = till
-		write(self, said)
-	end
-	tidy()
+	self = self or {id = own, number = '0', lease = 0, deadline = 0, state = 'gone'}
+	self.till = now_ms + COPIES_MS
+	write(self, said)
 end
 
 local function release(said)
