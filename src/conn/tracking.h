@@ -26,7 +26,7 @@
 
 #include "base/containers.h"
 
-#define LK__TRACKED_MAX 100000 /* keys that one client has tracked for its holds */
+#define LK__TRACKED_MAX 1000 /* keys that one client has tracked for its holds */
 
 struct lk__conn;
 struct lk__deferred;

@@ -158,6 +158,8 @@ static struct lk__looks *batch_looks(const struct lk__batch *batch)
 	struct lk__looks *looks = NULL;
 	for (size_t i = 0; i < batch->count; i++) {
 		struct lk__entry *entry = batch->of[i].entry;
+		if (!batch->of[i].looks)
+			continue;
 		pthread_mutex_lock(&entry->mutex);
 		if (entry->hold)
 			lk__looks_add(&looks, entry);
@@ -212,6 +214,7 @@ static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
 	int64_t wanted_ms = (hold->wanted_until_ns - now_ns) / LK__MS + 1;
 	renewed->entry = entry;
 	renewed->number = entry->grant.number;
+	renewed->looks = lk__tracked_has_room(entry);
 	renewed->node = (*batch)->node;
 	renewed->epoch = atomic_load(&renewed->node->epoch);
 	renewed->lease_ms = lk__hold_is_renewed(hold, now_ns) ? lk__entry_lease_ms(entry, hold)

@@ -26,6 +26,7 @@ struct lk__renewed {
 	uint64_t epoch;        /* and its epoch before that */
 	int64_t lease_ms;
 	int64_t wanted_until_ns; /* what a re-entry had asked for by then; 0: nothing */
+	bool looks;              /* its key may be looked at behind it */
 	char field[LK__FIELD_SIZE];
 };
 

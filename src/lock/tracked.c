@@ -28,6 +28,11 @@ static uint32_t generation_of(const struct lk__node *node)
 	return atomic_load_explicit(&node->tracking.generation, memory_order_relaxed);
 }
 
+bool lk__tracked_has_room(const struct lk__entry *entry)
+{
+	return entry->counted || atomic_load(&entry->client->tracked) < LK__TRACKED_MAX;
+}
+
 int64_t lk__tracked_due_ns(const struct lk__entry *entry)
 {
 	int64_t first_ns = lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
@@ -36,8 +41,8 @@ int64_t lk__tracked_due_ns(const struct lk__entry *entry)
 	if (entry->is_quorum) /* of its members, at their nodes: lk__red_turn() */
 		return entry->tracked ? LK__NEVER : first_ns;
 	const struct lk__node *node = lk__entry_node(entry);
-	bool full = !entry->counted && atomic_load(&entry->client->tracked) >= LK__TRACKED_MAX;
-	if (entry->tracked == generation_of(node) || full || !lk__tracking_is_possible(node))
+	if (entry->tracked == generation_of(node) || !lk__tracked_has_room(entry) ||
+	    !lk__tracking_is_possible(node))
 		return LK__NEVER;
 	if (lk__tracking_is_wanted(&node->tracking) && !lk__tracking_is_on(&node->tracking))
 		return LK__NEVER; /* it comes up when that begins */
@@ -54,7 +59,7 @@ bool lk__tracked_has_gap(const struct lk__entry *entry)
 static void looks_put(struct lk__looks *looks, struct lk__entry *entry)
 {
 	bool counts = entry->hold && !entry->counted;
-	if (counts && atomic_load(&entry->client->tracked) >= LK__TRACKED_MAX)
+	if (counts && !lk__tracked_has_room(entry))
 		return;
 	if (counts)
 		atomic_fetch_add(&entry->client->tracked, 1);

@@ -6,7 +6,9 @@
  * A hold is looked at once it is older than LK__TRACKED_AFTER_MS, and again behind each renewal,
  * whose write ends the tracking. So a lock that is held for less costs nothing. A message puts the
  * holds of the key in doubt, which are verified by owner id like any other doubt. A kind that
- * several hold at once is not looked at: each of them would hear of all the others' renewals.
+ * several hold at once is not looked at: each of them would hear of all the others' renewals. Nor
+ * are more than LK__TRACKED_MAX holds of a client: the server pays 2 us for each look, a third of
+ * what the renewal before it costs both sides.
  */
 #ifndef LK__LOCK_TRACKED_H
 #define LK__LOCK_TRACKED_H
@@ -27,6 +29,8 @@ struct lk__looks {
 
 /* With the entry's mutex held. When its hold is to be looked at; LK__NEVER. */
 int64_t lk__tracked_due_ns(const struct lk__entry *entry);
+/* Tells whether it is one of those that may be looked at. */
+bool lk__tracked_has_room(const struct lk__entry *entry);
 /* Tells whether tracking had a gap since its last look. */
 bool lk__tracked_has_gap(const struct lk__entry *entry);
 /* Adds a look that is due. False: it needs another batch. */
