@@ -14,8 +14,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/system"))
+
+import servers  # noqa: E402  (behind the path)
+
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
-SERVER_START_S = 20
 RUN_S = 300
 PACKAGE_S = 900  # everything is compiled, and packed
 # The environment of git and make: of a clone, not of this tree.
@@ -99,31 +101,23 @@ def tarball(dist):
     return path
 
 
-class Server:
-    def __init__(self, folder: pathlib.Path):
-        self.socket = folder / "socket"
-        self.url = f"unix://{self.socket}"
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", str(self.socket), "--save", "",
-             "--dir", str(folder), "--logfile", str(folder / "log")])
-        until("the server", self.answers, SERVER_START_S)
+class Server(servers.Server):
+    """It is asked as a user asks it."""
 
-    def answers(self) -> bool:
-        """The socket is there before it is listened to."""
-        return self.socket.exists() and run("redis-cli", "-s", self.socket, "PING",
-                                            check=False).stdout.strip() == "PONG"
+    @property
+    def url(self) -> str:
+        return self.unix_url
 
     def ask(self, *words) -> str:
-        return run("redis-cli", "-s", self.socket, *words).stdout.strip()
+        return run("redis-cli", "-s", self.path, *words).stdout.strip()
 
 
 @pytest.fixture
 def server(folder):
     place = pathlib.Path(tempfile.mkdtemp(prefix="lk-", dir=folder))
-    made = Server(place)
+    made = Server(place).start_anywhere()
     yield made
-    made.process.kill()
-    made.process.wait()
+    made.kill()
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_names_of_the_pages_and_examples_do_not_collide(place, environment, serv
 def test_rights_of_the_redis_user(place, environment, server):
     """The line of SECURITY.md, and under it the lines of the command."""
     (place / "locks.acl").write_text((ROOT / "docs/acl/locks.acl").read_text())
-    line = blocks("SECURITY.md", "sh")[0].replace("redis-cli", f"redis-cli -s {server.socket}")
+    line = blocks("SECURITY.md", "sh")[0].replace("redis-cli", f"redis-cli -s {server.path}")
     shell(place, environment, line)
     server.ask("ACL", "SETUSER", "default", "resetpass", "off")
     limited = {**environment, "LOCKKEEPER_KEY_PREFIX": "app:", "LOCKKEEPER_PASSWORD": "change-me",

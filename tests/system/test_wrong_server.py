@@ -1,11 +1,9 @@
 """Servers that are not the single master that is asked for: they are named, at once."""
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-import resp
+from deployments import Sentinel
 from proxy import Replace
 from servers import free_port
 from waiting import until
@@ -25,25 +23,13 @@ def cluster(make_server):
 
 
 @pytest.fixture
-def sentinel(folder):
-    """A Sentinel that watches nothing; its port."""
-    port, config = free_port(), folder / "sentinel.conf"
-    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile {folder}/sentinel.log\n")
-    process = subprocess.Popen(["redis-server", config, "--sentinel"], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def answers():
-        try:
-            with resp.Connection(("127.0.0.1", port)) as connection:
-                return connection.call("PING")
-        except OSError:
-            return None
-    try:
-        until(answers, 20, "the Sentinel answers")
-        yield port
-    finally:
-        process.kill()
-        process.wait()
+def sentinel(folder, server):
+    """Its port."""
+    place = folder / "sentinel"
+    place.mkdir()
+    made = Sentinel(place, server, 1).start()
+    yield made.port
+    made.kill()
 
 
 @pytest.mark.parametrize("verb", ["try", "acquire"])
