@@ -61,8 +61,9 @@ MUTANTS = [
         ("src/lock/barrier.c", "return meeting->acquire.caller.tried && code",
          "return !meeting->acquire.caller.tried && code")],
         World("barriers")),
-    Mutant("barrier-number", "a wait at a barrier goes on under another number", [
-        (ATTEMPT, "bool keeps = named ||", "bool keeps = (named && attempt->want.once) ||")],
+    Mutant("barrier-older-answer", "a wait at a barrier takes the answer to the one before it", [
+        (ATTEMPT, "attempt->want.number != attempt->number && !attempt->fresh;",
+         "attempt->want.number != attempt->number && !attempt->number;")],
         World("barriers")),
     Mutant("latch-twice", "a latch counts twice what is sent again", [
         ("src/sync/change.lua", "local done = redis.call('GET', KEYS[2])", "local done = false")],
