@@ -61,6 +61,7 @@
 #include <lockkeeper/lock.h>
 #include <lockkeeper/permit_semaphore.h>
 #include <lockkeeper/semaphore.h>
+#include <lockkeeper/watch.h>
 
 #define LK_QUEUE_CAPACITY 65536        /* requests, unless another capacity is named */
 #define LK_QUEUE_CAPACITY_MAX 16777216 /* the largest that can be named */
@@ -101,6 +102,7 @@
 	X(LK_OP_DELETE, semaphore, 0, semaphore_delete)                                            \
 	X(LK_OP_DELETE, permit_semaphore, 0, permit_semaphore_delete)                              \
 	X(LK_OP_DELETE, latch, 0, latch_delete)                                                    \
+	X(LK_OP_WATCH, watch, 0, watch_next)                                                       \
 	X(LK_OP_NOTICE, client, 0, event_wait)                                                     \
 	X(LK_OP_CLOSE, client, HOW, client_close)
 
@@ -123,6 +125,7 @@
 #define LK_OP_IS_LOCKED 20  /* a question about a lock, not a multi or red one; and the next two */
 #define LK_OP_SERVER_TTL 21 /* how long the server keeps it, in ms */
 #define LK_OP_FORCE_RELEASE 22 /* by whoever it is held */
+#define LK_OP_WATCH 23         /* until changes of a watch wait to be taken: lk_watch_next() */
 
 typedef struct lk_queue lk_queue;
 
@@ -150,12 +153,13 @@ typedef struct lk_request {
 	const lk_semaphore_release_options *semaphore_release;
 	uint64_t tag; /* the program's own: the completion has it. Notices have that of `acquire` */
 	lk_barrier *barrier;
+	lk_watch *watch;
 } lk_request;
 
 #define LK_REQUEST_INIT                                                                            \
 	{                                                                                          \
 		sizeof(lk_request), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL,    \
-			NULL, NULL, NULL, 0, NULL                                                  \
+			NULL, NULL, NULL, 0, NULL, NULL                                            \
 	}
 
 typedef struct lk_completion {
@@ -268,10 +272,10 @@ LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *per
 				 int64_t room, lk_error *error);
 
 /*
- * Asks that an acquire, a wait for a latch or at a barrier, or a request for notices ends. Returns
- * 1 when the request is in flight and 0 when it is not (it has completed, or never was). The
- * request still completes: with LK_ECANCELLED, or with what became of it if that was faster. Any
- * thread may call it. Does not block. Errors: LK_EINVAL (another kind of request), LK_EFORKED.
+ * Asks that an acquire, a wait for a latch, at a barrier or of a watch, or for notices ends.
+ * Returns 1 when the request is in flight and 0 when it is not (it has completed, or never was).
+ * The request still completes: with LK_ECANCELLED, or with what became of it if that was faster.
+ * Any thread may call it. Does not block. Errors: LK_EINVAL (another kind of request), LK_EFORKED.
  * Since 0.1.
  */
 LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);

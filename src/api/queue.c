@@ -116,7 +116,7 @@ int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, 
 	X(EXTEND, extend)                                                                          \
 	X(SEMAPHORE_RELEASE, semaphore_release)
 
-#define HANDLES(X) X(client) X(lock) X(semaphore) X(permit_semaphore) X(latch) X(barrier)
+#define HANDLES(X) X(client) X(lock) X(semaphore) X(permit_semaphore) X(latch) X(barrier) X(watch)
 
 enum place {
 #define MEMBER(name, member) PLACE_##name,
@@ -181,7 +181,7 @@ static int find_handle(const lk_request *request, enum handle *handle_out, void 
 	return *pointer_out ? 0
 			    : lk__fail(error, LK_EINVAL,
 				       "lk_queue_start: no handle is set: client, lock, semaphore, "
-				       "permit_semaphore, latch or barrier");
+				       "permit_semaphore, latch, barrier or watch");
 }
 
 static int find_row(const lk_request *request, enum handle handle, const struct row **row_out,

@@ -222,3 +222,37 @@ int lk_watch_next(lk_watch *watch, int64_t wait_ms, lk_cancel *cancel, lk_change
 	watch_leave(watch);
 	return rc;
 }
+
+/* ---- through a queue ---- */
+
+static struct lk__op *request_begin(void *of, struct lk__thread *thread, const _Atomic bool *stop,
+				    lk_error *error)
+{
+	lk_watch *watch = of;
+	lk__watch_begin(watch, thread, NULL, stop, LK__NEVER, error);
+	return &watch->op;
+}
+
+static void request_end(void *of)
+{
+	watch_leave(of);
+	watch_unref(of);
+}
+
+int lk__start_watch_next(const struct lk__start *start)
+{
+	lk_watch *watch = start->handle;
+	struct lk__async_want want = {.way = LK__ASYNC_DRIVE,
+				      .driven = {.client = watch->client,
+						 .of = watch,
+						 .begin = request_begin,
+						 .end = request_end}};
+	int rc = watch_enter(watch, start->operation, start->error);
+	if (rc < 0)
+		return rc;
+	atomic_fetch_add(&watch->refs, 1);
+	rc = lk__start_go(start, NULL, NULL, &want);
+	if (rc < 0)
+		request_end(watch);
+	return rc;
+}

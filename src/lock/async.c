@@ -412,19 +412,22 @@ int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 		    const struct lk__async_want *want, lk_error *error)
 {
 	struct lk__async *async;
+	lk_client *client = entry ? entry->client : want->driven.client;
 	assert(!completion->entry && !completion->async);
-	int rc = async_get(entry->client, &async);
+	int rc = async_get(client, &async);
 	if (rc == 0) {
-		assert(async->client == entry->client && atomic_load(&async->state) == ASYNC_FREE);
+		assert(async->client == client && atomic_load(&async->state) == ASYNC_FREE);
 		rc = async_prepare(async, completion, entry, want);
 		if (rc < 0)
 			async_put_back(async);
 	}
 	if (rc < 0)
-		return lk__fail(error, rc, "%.100s: %s", entry->name, lk_error_text(rc));
-	lk__entry_ref(entry);
-	lk__client_ref(entry->client);
-	completion->client = entry->client;
+		return lk__fail(error, rc, "%.100s: %s", entry ? entry->name : want->operation,
+				lk_error_text(rc));
+	if (entry)
+		lk__entry_ref(entry);
+	lk__client_ref(client);
+	completion->client = client;
 	completion->entry = entry;
 	completion->async = async;
 	if (want->counter)
@@ -494,6 +497,8 @@ static void async_complete(struct lk__async *async, int rc)
 		lk__barrier_give_back(async->want.meet.barrier);
 	if (async->want.way == LK__ASYNC_ASK && async->want.asked.request)
 		lk__request_free(async->want.asked.request); /* it never began */
+	if (async->want.way == LK__ASYNC_DRIVE)
+		async->want.driven.end(async->want.driven.of);
 	free(async->note);
 	async->note = NULL;
 	if (rc == 0)
@@ -543,6 +548,9 @@ static void async_init(struct lk__async *async)
 		lk__meeting_init(&async->meeting, want->meet.barrier, want->meet.way, thread,
 				 want->meet.wait_ms, NULL, &async->cancelled, error);
 		async->op = &async->meeting.op;
+		return;
+	case LK__ASYNC_DRIVE:
+		async->op = want->driven.begin(want->driven.of, thread, &async->cancelled, error);
 		return;
 	case LK__ASYNC_ASK:
 		lk__question_init(&async->question, completion->entry, thread, &async->want.asked,

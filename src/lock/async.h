@@ -33,6 +33,17 @@ enum lk__async_way {
 	LK__ASYNC_COUNT,  /* a question: how much the count is */
 	LK__ASYNC_GIVE,   /* permits go back: several, or one of another client */
 	LK__ASYNC_MEET,   /* at a barrier */
+	LK__ASYNC_DRIVE,  /* an operation that the caller has */
+};
+
+/* An operation of another's, which the loop begins and drives; `end`: it is over, and its owner may
+ * go. Of a request without an entry. */
+struct lk__driven {
+	lk_client *client;
+	void *of;
+	struct lk__op *(*begin)(void *of, struct lk__thread *thread, const _Atomic bool *stop,
+				lk_error *error);
+	void (*end)(void *of);
 };
 
 /* The arguments of a request; its owner is the completion's. */
@@ -57,11 +68,13 @@ struct lk__async_want {
 			int64_t wait_ms;
 		} meet;                      /* MEET */
 		struct lk__questioned asked; /* ASK. Its request is the call's if it starts */
+		struct lk__driven driven;    /* DRIVE */
 	};
 };
 
 /* Starts the request of that completion, which is delivered at its end, and of that entry, of which
- * it takes a reference. 0, or a code: then there is no request, and the completion is the caller's.
+ * it takes a reference; NULL for DRIVE. 0, or a code: then there is no request, and the completion
+ * is the caller's.
  */
 int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 		    const struct lk__async_want *want, lk_error *error);

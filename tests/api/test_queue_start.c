@@ -7,9 +7,10 @@ enum handle {
 	semaphore_handle,
 	permit_semaphore_handle,
 	latch_handle,
-	barrier_handle
+	barrier_handle,
+	watch_handle
 };
-#define HANDLES (barrier_handle + 1)
+#define HANDLES (watch_handle + 1)
 
 enum member {
 	HOW = 1,
@@ -40,6 +41,7 @@ static lk_semaphore *pool;
 static lk_permit_semaphore *slots;
 static lk_latch *gate;
 static lk_barrier *step;
+static lk_watch *watch;
 
 static void open_handles(void)
 {
@@ -49,6 +51,7 @@ static void open_handles(void)
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, NULL, &err));
 	expect(0, lk_barrier_new(&step, client, "step", LK_STRLEN, 2, NULL, &err));
+	expect(0, lk_watch_new(&watch, client, NULL, &err));
 }
 
 static void close_handles(void)
@@ -58,6 +61,7 @@ static void close_handles(void)
 	lk_permit_semaphore_free(slots);
 	lk_latch_free(gate);
 	lk_barrier_free(step);
+	lk_watch_free(watch);
 	close_queue(0);
 }
 
@@ -71,6 +75,7 @@ static lk_request with_handle(int operation, enum handle handle)
 	request.permit_semaphore = handle == permit_semaphore_handle ? slots : NULL;
 	request.latch = handle == latch_handle ? gate : NULL;
 	request.barrier = handle == barrier_handle ? step : NULL;
+	request.watch = handle == watch_handle ? watch : NULL;
 	return request;
 }
 

@@ -295,6 +295,64 @@ static void test_without_tracking_it_is_asked(void **state)
 	close_client(client);
 }
 
+/* ---- through a queue ---- */
+
+static lk_completion completed(lk_queue *queue, lk_client *client)
+{
+	lk_completion completion = LK_COMPLETION_INIT;
+	for (int i = 0; i < LIMIT_MS; i++) { /* the program drives it */
+		expect(0, lk_client_process(client, &err));
+		if (lk_queue_take(queue, &completion, 1, 1, &err) == 1)
+			break;
+	}
+	check_int(completion.operation, ==, LK_OP_WATCH);
+	return completion;
+}
+
+static void queue_starts(lk_queue *queue, lk_watch *watch, uint64_t *id_out)
+{
+	expect(0, lk_queue_start(queue, request_of(WATCH, .watch = watch), id_out, &err));
+}
+
+static void test_through_a_queue_without_threads(void **state)
+{
+	lk_config *config = NULL;
+	lk_client *client = NULL;
+	lk_queue *queue = NULL;
+	lk_change change = LK_CHANGE_INIT;
+	uint64_t id = 0;
+	(void)state;
+	expect(0, lk_config_new(&config, &err));
+	expect(0, lk_config_set(config, "url", server.url_unix, &err));
+	lk_config_set_threadless(config, NULL, NULL);
+	expect(0, lk_client_new(&client, config, &err));
+	expect(0, lk_queue_new(&queue, 0, &err));
+	lk_watch *watch = watch_of(client, "job");
+	expect(LK_EBLOCKING, lk_watch_next(watch, 1, NULL, &change, &err));
+	static const int kinds[] = {LK_CHANGE_STATE, LK_CHANGE_ACQUIRED, LK_CHANGE_RELEASED};
+	for (int i = 0; i < 3; i++) {
+		queue_starts(queue, watch, &id);
+		expect(LK_EINVAL, lk_watch_next(watch, 0, NULL, &change, &err));
+		if (i == 1)
+			stranger_takes("job", 60000);
+		else if (i == 2)
+			stranger_releases("job");
+		check_int(completed(queue, client).error.code, ==, 0);
+		expect(1, lk_watch_next(watch, 0, NULL, &change, &err));
+		check_int(change.kind, ==, kinds[i]);
+		expect(0, lk_watch_next(watch, 0, NULL, &change, &err));
+	}
+	queue_starts(queue, watch, &id);
+	expect(1, lk_queue_cancel(queue, id, &err));
+	check_int(completed(queue, client).error.code, ==, LK_ECANCELLED);
+	queue_starts(queue, watch, &id);
+	lk_watch_free(watch);
+	check_int(completed(queue, client).error.code, ==, LK_ECANCELLED);
+	expect(0, lk_queue_free(queue, &err));
+	lk_client_free(client);
+	lk_config_free(config);
+}
+
 /* ---- arguments, cancelling ---- */
 
 static void test_names_and_limits(void **state)
@@ -340,6 +398,7 @@ int main(void)
 		api_test(test_readers_come_and_go),
 		api_test(test_a_thousand_changes_with_cuts),
 		api_test(test_without_tracking_it_is_asked),
+		api_test(test_through_a_queue_without_threads),
 		api_test(test_names_and_limits),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
