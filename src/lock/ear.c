@@ -74,6 +74,14 @@ static bool request_read(const redisReply *reply, const char *field, char reques
 	return all || (own && own + size - 2 < end);
 }
 
+static bool was_heard(const struct lk__ear *ear, const char *request)
+{
+	for (size_t i = 0; i < LK__EAR_HEARD; i++)
+		if (strcmp(ear->heard[i], request) == 0)
+			return true;
+	return false;
+}
+
 static void look_take(const struct look *look, const struct lk__request *request)
 {
 	struct lk__entry *entry = look->entry;
@@ -83,9 +91,9 @@ static void look_take(const struct look *look, const struct lk__request *request
 	if (!ear || entry->grant.number != look->number || !request->reply)
 		return;
 	lk__field(entry, look->number, field);
-	if (!request_read(request->reply, field, heard, &why) || strcmp(heard, ear->heard) == 0)
+	if (!request_read(request->reply, field, heard, &why) || was_heard(ear, heard))
 		return;
-	memcpy(ear->heard, heard, sizeof(heard));
+	memcpy(ear->heard[ear->hears++ % LK__EAR_HEARD], heard, sizeof(heard));
 	lk__notices_ask(entry->client, entry->hold, why);
 }
 

@@ -16,10 +16,14 @@
 
 #define LK__ASK_TTL_MS INT64_C(60000) /* how long a request can be found */
 
+/* That are told apart: a copy of one that was sent again may come behind the next. */
+#define LK__EAR_HEARD 4
+
 struct lk__ear {
 	struct lk__conn *conn;
 	struct lk__listening *listening; /* NULL: it could not be opened, and only looks */
-	char heard[40];                  /* the last request, as its sender calls it */
+	char heard[LK__EAR_HEARD][40];   /* the last requests, as their senders call them */
+	unsigned hears;                  /* how many there were */
 	char text[LK_EVENT_REASON_SIZE]; /* what that says; under the notices' mutex */
 };
 

@@ -203,7 +203,7 @@ int lk__election_await_left(lk_election *election, struct lk__thread *thread, in
 		return lk__fail(error, lk__cancelled(cancel) ? LK_ECANCELLED : LK_EUNREACHABLE,
 				"stand for \"%.100s\": the last try before has no answer yet",
 				election->entry->name);
-	if (*wait_ms > 0)
-		*wait_ms = lk__now_ns() < until_ns ? (until_ns - lk__now_ns()) / LK__MS : 0;
+	if (*wait_ms > 0) /* 0 would be one try, and no wait */
+		*wait_ms = lk__now_ns() < until_ns ? (until_ns - lk__now_ns()) / LK__MS + 1 : 1;
 	return 0;
 }

@@ -11,9 +11,19 @@
 -- Sent by lk__ask_send(target, id, reason, ttl_ms).
 -- Answers: two integers: how many fields hold it, 0 for none, and how many listen. A key of another
 -- type is left alone (WRONGTYPE).
+-- Safe to send twice: a copy is for those whom the first one found, and not for the next holder.
 -- The request names the fields that it is for, since another may have the lock when it is found.
 -- Of a lock with very many fields, and of a long string, it is for all ("*").
 local most = 1000
+local function tell(count)
+	local listeners = redis.pcall('PUBLISH', ARGV[1], ARGV[2])
+	return {count, type(listeners) == 'number' and listeners or 0}
+end
+
+if redis.pcall('GETRANGE', KEYS[2], 0, #ARGV[2]) == ARGV[2] .. '\n' then
+	local named = string.match(redis.call('GET', KEYS[2]), '^[^\n]*\n(.-)\n\n')
+	return tell(select(2, string.gsub(named, '[^\n]+', '')))
+end
 local kind = redis.call('TYPE', KEYS[1]).ok
 local fields = {}
 if kind == 'none' then
@@ -35,5 +45,4 @@ else
 end
 local text = ARGV[2] .. '\n' .. table.concat(fields, '\n') .. '\n\n' .. ARGV[3]
 redis.call('SET', KEYS[2], text, 'PX', ARGV[4])
-local listeners = redis.pcall('PUBLISH', ARGV[1], ARGV[2])
-return {#fields, type(listeners) == 'number' and listeners or 0}
+return tell(#fields)
