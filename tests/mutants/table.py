@@ -341,9 +341,8 @@ MUTANTS = [
         ("src/lock/election.c", "if (hold && !hold->lost && lk__hold_extra(hold)->fence == term)",
          "if (hold && !hold->lost && lk__hold_extra(hold)->fence == 0 * term)")],
         World("elections")),
-    Mutant("election-left", "one that resigned within a limit leads by a late answer", [
-        ("src/lock/election.c", "if (election->left && !code)",
-         "if (election->left && !code && !election->joins)")],
+    Mutant("election-left", "one that has resigned within a limit joins, and does not stand", [
+        ("src/lock/election.c", "if (election->rejoins)", "if (election->rejoins && !code)")],
         World("elections")),
     Mutant("election-no-end", "the end of a term is not told", [
         ("src/lock/notice.c", "\tif (teller)\n\t\tteller_give(client, teller, hold, LK__TELL_NOT",
@@ -353,4 +352,24 @@ MUTANTS = [
         ("src/lock/entry.c", "if (may_be_left && !(entry->target.recipe->flags & LK__ELECTS))",
          "if (may_be_left)")],
         World("elections")),
+    # ---- told, and asked ----
+    Mutant("untold", "a holder whose key was touched asks at its next renewal", [
+        ("src/lock/doubt.c", "\t\tlk__doubt(entry);\n\t\tlk__doubt_fronts(entry);",
+         "\t\tlk__doubt_fronts(entry);")],
+        World("told")),
+    Mutant("ask-unlooked", "a renewal does not look for a request", [
+        ("src/lock/renewal.c", "\t\tlk__ear_look(entry);",
+         "\t\tif (doubt)\n\t\t\tlk__ear_look(entry);")],
+        World("told")),
+    Mutant("ask-deaf", "a message does not have the holder look for a request", [
+        ("src/lock/renewal.c", "\t\tlk__ear_look(entry);",
+         "\t\tif (!doubt)\n\t\t\tlk__ear_look(entry);")],
+        World("told")),
+    Mutant("ask-anybody", "whoever has the lock is asked, also if another had it then", [
+        ("src/lock/ear.c", "return all || (own && own + size - 2 < end);",
+         "return all || !own || own + size - 2 < end;")],
+        World("told")),
+    Mutant("ask-again", "a copy of a request asks whoever has the lock by then", [
+        ("src/sync/ask/ask.lua", "== ARGV[2] .. '\\n' then", "== ARGV[2] .. '?' then")],
+        World("told")),
 ]

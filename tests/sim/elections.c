@@ -352,6 +352,21 @@ static void free_it(struct sim_candidate *candidate)
 	candidate_open(candidate);
 }
 
+/* One that has joined stands, or was told why it does not. */
+static void check_stands(struct sim_candidate *candidate)
+{
+	lk_error error;
+	bool told = candidate->led || candidate->endings > 0;
+	if (told || !gives_time)
+		return;
+	candidate->leaves = true;
+	int rc = lk_election_resign(candidate->election, -1, &error);
+	sim_note("candidate %d leaves: %s", candidate->number, sim_outcome(rc));
+	sim_sleep(SIM_MS);
+	if (rc == LK_ENOTOWNER && candidate->endings == 0)
+		sim_fail("candidate %d has joined, and does not stand", candidate->number);
+}
+
 static bool has_ended(const void *subject)
 {
 	return !((const struct sim_candidate *)subject)->led;
@@ -370,6 +385,8 @@ static void take_part(struct sim_candidate *candidate)
 	bool stands = true;
 	if (sim_chance(500)) {
 		join(candidate, sim_between(0, sim_chance(500) ? 100 : 3000));
+		if (sim_chance(500))
+			check_stands(candidate);
 		stands = !candidate->led || lead(candidate);
 	} else if (campaign(candidate)) {
 		if (!sim_candidate_leads(candidate) && calm)
@@ -531,6 +548,8 @@ static void check_kill(void)
 	int64_t bound_ms = KEPT_MS * 101 / 100 + (dead - 1) * APART_MS + ANSWER_MS;
 	unsigned process = 1 + (unsigned)(process_of(victim) - processes),
 		 before = sim_term_count();
+	/* A connection that was made before may still fall silent. */
+	bound_ms += sim_had(SIM_LOSSES) ? 2 * (SIM_COMMAND_MS + ANSWER_MS) : 0;
 	sim_note("process %u dies", process);
 	sim_suspend(process, sim_now_ns() + (bound_ms + SIM_WATCHDOG_MS) * SIM_MS);
 	sim_network_die(process);

@@ -16,6 +16,7 @@
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
 #define RUNS_US INT64_C(1000000000) /* since so long, at first */
 #define SYNC_MS 1000                /* between what is written to the disk */
+#define TRACKED_LOST 125            /* of 1,000 messages of tracking */
 #define HELD_MAX_MS 20000           /* no owner in these runs keeps a lock for longer */
 
 struct peer {
@@ -49,6 +50,7 @@ struct request {
 
 static struct server servers[SIM_SERVERS_MAX];
 static struct server *server; /* which is asked */
+static unsigned lost_in_1000; /* messages that are published */
 static bool closed;           /* nothing may be granted any more */
 static void (*watch)(unsigned number, const struct sim_key *key, const struct sim_item *item);
 
@@ -77,7 +79,10 @@ static void peer_read(struct peer *peer);
 /* To one that listens. */
 static void tell(void *listener, const void *bytes, size_t size)
 {
-	sim_link_reply(((struct peer *)listener)->link, bytes, size);
+	if (lost_in_1000 > 0 && sim_chance(lost_in_1000))
+		sim_note("a message is lost");
+	else
+		sim_link_reply(((struct peer *)listener)->link, bytes, size);
 }
 
 /* A grant is a field of a lock's hash, or a string. */
@@ -468,10 +473,12 @@ int64_t sim_server_forgot_ns(unsigned number)
 void sim_server_begin(unsigned count, bool durable)
 {
 	closed = false;
+	lost_in_1000 = 0;
 	watch = NULL;
 	for (unsigned i = 0; i < count; i++) {
 		servers[i] = (struct server){.offset_us = CLOCK_OFFSET_US + sim_between(0, 1000000),
 					     .forgot_ns = INT64_MIN,
+					     .tracking.lost_in_1000 = TRACKED_LOST,
 					     .redis = {.keys.made = check_made,
 						       .tell = tell,
 						       .random = sim_random,
@@ -573,6 +580,32 @@ bool sim_server_has(unsigned number, const char *name, const char *owner, int64_
 					? SIM_NEVER
 					: world_ns((key->expires_ms + 1) * 1000);
 	return has;
+}
+
+void sim_server_lose_messages(unsigned in_1000)
+{
+	lost_in_1000 = in_1000;
+	for (unsigned i = 0; i < SIM_SERVERS_MAX; i++)
+		servers[i].tracking.lost_in_1000 = in_1000;
+}
+
+unsigned sim_server_trackers(unsigned number, const char *key)
+{
+	return sim_tracking_count(&servers[number].tracking, sim_word(key));
+}
+
+void sim_server_do(unsigned number, const char *const *words, size_t count)
+{
+	static char nobody; /* no script: a connection of its own, which nobody reads */
+	struct sim_tracker tracker = {0};
+	struct lk__buffer out = {0};
+	struct sim_word command[8];
+	for (size_t i = 0; i < count; i++)
+		command[i] = sim_word(words[i]);
+	struct sim_asked asked = {&choose(number)->redis, &nobody, &out, count, command};
+	sim_command_run(&asked);
+	sim_tracking_ran(&server->tracking, &tracker, &asked, tell_tracker);
+	lk__buffer_free(&out);
 }
 
 void sim_server_set(unsigned number, const char *name, int64_t value)

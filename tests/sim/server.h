@@ -42,6 +42,16 @@ const struct sim_key *sim_server_key(unsigned number, const char *name);
 void sim_server_watch(void (*made)(unsigned number, const struct sim_key *key,
 				   const struct sim_item *item));
 
+/* A program of others sends a command. */
+void sim_server_do(unsigned number, const char *const *words, size_t count);
+
+/* How many are to be told when the key changes. */
+unsigned sim_server_trackers(unsigned number, const char *key);
+
+/* From now on so many in 1,000 messages are lost, published ones and those of tracking; at first 0,
+ * and 125 of those of tracking. */
+void sim_server_lose_messages(unsigned in_1000);
+
 /* A program of others sets a count. */
 void sim_server_set(unsigned number, const char *name, int64_t value);
 

@@ -28,6 +28,7 @@ struct term {
 	char id[LK_FIELD_SIZE]; /* whose; empty: nobody has seen it */
 	const struct sim_candidate *owner;
 	int64_t since_ns;
+	unsigned server;
 	bool told; /* its candidate knows of it: no failover may undo it */
 };
 
@@ -77,12 +78,11 @@ static struct sim_candidate *owner_of(const char *value)
 }
 
 /* Whose the newest term is says the record, once its script has run. */
-static void settle(unsigned server)
+static void settle(void)
 {
-	const struct sim_key *record = sim_server_key(server, RECORD);
 	struct term *last = count > 0 ? &terms[count - 1] : NULL;
-	if (!record || !last || last->id[0] ||
-	    strtoull(field_of(record, "term"), NULL, 10) != last->number)
+	const struct sim_key *record = last ? sim_server_key(last->server, RECORD) : NULL;
+	if (!record || last->id[0] || strtoull(field_of(record, "term"), NULL, 10) != last->number)
 		return;
 	snprintf(last->id, sizeof(last->id), "%s", field_of(record, "id"));
 	last->owner = owner_of(field_of(record, "value"));
@@ -95,7 +95,7 @@ static void settle(unsigned server)
 
 static struct term *term_of(uint64_t number)
 {
-	settle(keeper());
+	settle();
 	for (unsigned i = count; i > 0; i--)
 		if (terms[i - 1].number == number)
 			return &terms[i - 1];
@@ -105,14 +105,15 @@ static struct term *term_of(uint64_t number)
 static void term_begins(unsigned server, const char *number)
 {
 	uint64_t term = strtoull(number, NULL, 10);
-	settle(server);
-	if (count > 0 && term <= terms[count - 1].number && sim_is_promised())
+	settle();
+	if (count > 0 && term <= terms[count - 1].number && sim_is_promised() && server == keeper())
 		sim_fail("term %" PRIu64 " begins behind term %" PRIu64, term,
 			 terms[count - 1].number);
 	if (count == TERMS_MAX)
 		sim_fail("no room for a term");
 	else
-		terms[count++] = (struct term){.number = term, .since_ns = sim_now_ns()};
+		terms[count++] = (struct term){
+			.number = term, .since_ns = sim_now_ns(), .server = server};
 }
 
 /* ---- who gets the place ---- */
@@ -197,11 +198,10 @@ static void check_free(const char *field)
 
 static void made(unsigned server, const struct sim_key *key, const struct sim_item *item)
 {
-	if (server != keeper())
-		return;
+	/* A replica that is about to be the one that is meant, or one that was, begins terms, too. */
 	if (strcmp(key->name, FENCE) == 0)
 		term_begins(server, item->bytes);
-	if (strcmp(key->name, SIM_ELECTION) != 0 || !sim_terms_judged())
+	if (strcmp(key->name, SIM_ELECTION) != 0 || server != keeper() || !sim_terms_judged())
 		return;
 	check_free(item->bytes);
 	check_first(server, item->bytes);

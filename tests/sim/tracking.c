@@ -7,8 +7,6 @@
 #include "resp.h"
 #include "world.h"
 
-#define LOST 8 /* of so many messages one */
-
 static void drop(struct sim_tracking *tracking, size_t at)
 {
 	free((char *)tracking->all[at].key.bytes);
@@ -63,11 +61,11 @@ static uint64_t digest_of(const struct sim_asked *asked, struct sim_word key)
 	return sim_key_digest(sim_key_find(&asked->redis->keys, key));
 }
 
-static void say(const struct sim_tracked *tracked,
+static void say(const struct sim_tracking *tracking, const struct sim_tracked *tracked,
 		void (*tell)(int64_t id, const void *bytes, size_t size))
 {
 	struct lk__buffer out = {0};
-	if (sim_random(LOST) == 0) {
+	if (sim_chance(tracking->lost_in_1000)) {
 		sim_note("nobody is told that %s has changed", tracked->key.bytes);
 		return;
 	}
@@ -78,6 +76,15 @@ static void say(const struct sim_tracked *tracked,
 	sim_say_bulk(&out, tracked->key);
 	tell(tracked->by->redirect, lk__buffer_front(&out), lk__buffer_size(&out));
 	lk__buffer_free(&out);
+}
+
+unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word key)
+{
+	unsigned count = 0;
+	for (size_t i = 0; i < tracking->count; i++)
+		count += tracking->all[i].key.size == key.size &&
+			 memcmp(tracking->all[i].key.bytes, key.bytes, key.size) == 0;
+	return count;
 }
 
 static void remember(struct sim_tracking *tracking, const struct sim_tracker *by,
@@ -107,7 +114,7 @@ void sim_tracking_ran(struct sim_tracking *tracking, struct sim_tracker *tracker
 		if (digest_of(asked, tracked->key) == tracked->digest)
 			continue;
 		if (tracked->by != tracker)
-			say(tracked, tell);
+			say(tracking, tracked, tell);
 		drop(tracking, i - 1);
 	}
 	bool reads = tracker->caching && is(asked, 0, "EXISTS");

@@ -24,6 +24,7 @@ struct sim_tracking {
 	struct sim_tracked *all;
 	size_t count, room;
 	int64_t last_id;
+	unsigned lost_in_1000; /* messages */
 };
 
 /* CLIENT ID, TRACKING and CACHING: true, and it has said the answer. */
@@ -35,6 +36,8 @@ bool sim_tracking_obeys(struct sim_tracking *tracking, struct sim_tracker *track
 void sim_tracking_ran(struct sim_tracking *tracking, struct sim_tracker *tracker,
 		      const struct sim_asked *asked,
 		      void (*tell)(int64_t id, const void *bytes, size_t size));
+
+unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word key);
 
 void sim_tracking_gone(struct sim_tracking *tracking, const struct sim_tracker *tracker);
 void sim_tracking_clear(struct sim_tracking *tracking);
