@@ -401,6 +401,12 @@ static int transfer_read(const struct election_call *call, const struct lk__requ
 	}
 	if (!lk__reply_integer(request->reply, 0, 1, &done))
 		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
+	if (!done && request->sends > 1) {
+		election_doubt(call->election);
+		return lk__fail(error, LK_EMAYBEHELD,
+				"%s \"%.100s\": %.64s did not wait, and a copy may come later",
+				call->operation, call->election->entry->name, id);
+	}
 	if (!done)
 		return lk__fail(error, LK_EBUSY,
 				"%s \"%.100s\": %.64s does not wait; still leading",
