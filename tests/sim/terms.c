@@ -201,7 +201,10 @@ static void made(unsigned server, const struct sim_key *key, const struct sim_it
 	/* A replica that is about to be the one that is meant, or one that was, begins terms, too. */
 	if (strcmp(key->name, FENCE) == 0)
 		term_begins(server, item->bytes);
-	if (strcmp(key->name, SIM_ELECTION) != 0 || server != keeper() || !sim_terms_judged())
+	/* What no replica has yet counts for nobody: then only what candidates are told is judged. */
+	bool counts = sim_is_calm() || !sim_is_replicated();
+	if (strcmp(key->name, SIM_ELECTION) != 0 || server != keeper() || !counts ||
+	    !sim_terms_judged())
 		return;
 	check_free(item->bytes);
 	check_first(server, item->bytes);
