@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "happens.h"
 #include "network.h"
 #include "server.h"
 #include "simulated_door.h"
@@ -18,6 +19,7 @@
 
 #define FD_FIRST 1000000 /* far from real descriptors: one that goes past the door is noticed */
 #define FDS_MAX 512
+#define SHORT 300 /* in 1,000 connections, for want of a descriptor */
 #define MEMBERS_MAX 32
 
 enum kind { FREE, WAKE, TIMER, SET, SOCKET };
@@ -356,6 +358,11 @@ int lk__set_take(int set_fd, void **data_out, int most)
 int lk__socket_new(int family)
 {
 	(void)family;
+	if (sim_has(SIM_SHORTAGES) && sim_chance(SHORT) && sim_happens()) {
+		sim_note("no descriptor is left");
+		errno = EMFILE;
+		return -1;
+	}
 	return descriptor_new(SOCKET);
 }
 

@@ -332,7 +332,8 @@ void sim_barriers_run(uint64_t seed, bool verbose)
 void sim_kinds_run(uint64_t seed, bool verbose)
 {
 	static const unsigned more[] = {0, SIM_CLOCKS, SIM_SUSPENDS, SIM_CLOCKS | SIM_SUSPENDS};
-	run(seed, verbose, (unsigned)(seed % 16) | more[seed / 16 % 4], 1, 0, 0);
+	unsigned short_of = seed / 64 % 4 ? 0 : SIM_SHORTAGES;
+	run(seed, verbose, (unsigned)(seed % 16) | more[seed / 16 % 4] | short_of, 1, 0, 0);
 }
 
 void sim_refusals_run(uint64_t seed, bool verbose)

@@ -26,7 +26,8 @@ struct sim_task;
 #define SIM_MOVES 32u    /* cluster.h, likewise */
 #define SIM_CLOCKS 64u   /* clocks.h, likewise */
 #define SIM_SUSPENDS 128u
-#define SIM_ALL_TROUBLES 255u
+#define SIM_SHORTAGES 256u /* no descriptor is left for a connection, now and then */
+#define SIM_ALL_TROUBLES 511u
 
 /* `troubles`: SIM_…. With `verbose`, sim_note() prints. */
 void sim_begin(uint64_t seed, unsigned troubles, bool verbose);
