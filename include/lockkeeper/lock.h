@@ -82,10 +82,11 @@
  *
  * ASKING. lk_lock_ask() asks whoever holds a lock to give it up. A hold with `hears_asks` is told
  * by LK_EVENT_ASKED, once for each request, with the asker's reason, and its program decides:
- * nothing happens by itself. A newer request takes the place of one that was not told yet. It listens on a channel, and looks for a request with each renewal: so
- * one whose message was lost is told a third of the lease later at the latest. A request counts for
- * the grant that it was made to, for 60 s. In Redis, for as long: "lockkeeper_ask:{<name>}", a
- * string; the channel has the same name. A user without the right to them has the lock, and hears
+ * nothing happens by itself. A newer request takes the place of one that was not told yet. It
+ * listens on a channel, and looks for a request with each renewal: so one whose message was lost is
+ * told a third of the lease later at the latest. A request counts for the grant that it was made
+ * to, for 60 s. In Redis, for as long: "lockkeeper_ask:{<name>}", a string; the channel has the
+ * same name. A user without the right to them has the lock, and hears
  * nothing. Red locks and permits cannot be asked for, and LK_EINVAL says so.
  *
  * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this

@@ -198,10 +198,10 @@ static void check_free(const char *field)
 
 static void made(unsigned server, const struct sim_key *key, const struct sim_item *item)
 {
-	/* A replica that is about to be the one that is meant, or one that was, begins terms, too. */
+	/* One that is about to be the master that is meant, or that was it, begins terms, too. */
 	if (strcmp(key->name, FENCE) == 0)
 		term_begins(server, item->bytes);
-	/* What no replica has yet counts for nobody: then only what candidates are told is judged. */
+	/* What no replica has yet counts for nobody: then what candidates are told is judged. */
 	bool counts = sim_is_calm() || !sim_is_replicated();
 	if (strcmp(key->name, SIM_ELECTION) != 0 || server != keeper() || !counts ||
 	    !sim_terms_judged())
