@@ -7,8 +7,8 @@
  * Where nothing is lost, a holder hears within TOLD_MS that its lock is gone, and that somebody
  * asks for it; and one of those that wait is granted what was deleted. Where only messages are
  * lost, that takes a third of the lease more. Everywhere each request is told at most once, to a
- * hold that wants to hear it, which the lock was when the request came; and who holds until its hold
- * could be renewed three times is told.
+ * hold that wants to hear it, which the lock was when the request came; and who holds until its
+ * hold could be renewed three times is told.
  */
 #include "told.h"
 
