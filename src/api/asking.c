@@ -84,11 +84,6 @@ struct lk__request *lk__asked_say(const struct lk__asked *asked, const char *con
 	return *code_out == LK__WAIT_READY ? request : NULL;
 }
 
-bool lk__asked_is_ours(int code)
-{
-	return code == LK_ENOMEM || code == LK_ESYSTEM || code == LK_ECLOSED || code == LK_EFORKED;
-}
-
 /* ---- others ---- */
 
 static int asking_wait(const struct lk__asking *asking, int64_t until_ns)

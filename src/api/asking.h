@@ -64,9 +64,6 @@ int lk__asked_ask(const struct lk__asked *asked, struct lk__request *request, lk
 struct lk__request *lk__asked_say(const struct lk__asked *asked, const char *const *words,
 				  int *code_out, lk_error *error);
 
-/* Tells whether a failure is ours, and says nothing about the node. */
-bool lk__asked_is_ours(int code);
-
 /* ---- others ---- */
 
 struct lk__asking {

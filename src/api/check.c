@@ -29,15 +29,6 @@ int lk__check_blocking(const lk_client *client, const char *operation, lk_error 
 	return rc;
 }
 
-int lk__check_same_driver(const lk_client *client, const lk_client *first, const char *operation,
-			  lk_error *error)
-{
-	return client->config->threadless == first->config->threadless
-		       ? 0
-		       : lk__fail(error, LK_EINVAL,
-				  "%s: one client is threadless and another is not", operation);
-}
-
 int lk__enter(lk_client *client, const char *operation, struct lk__thread **thread_out,
 	      int *saved_out, lk_error *error)
 {

@@ -25,10 +25,6 @@ int lk__check_forked(const lk_client *client, const char *operation, lk_error *e
 /* As lk__check_client(), or LK_EBLOCKING for a threadless client. */
 int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error);
 
-/* 0, or LK_EINVAL where the program drives one of the clients, and a thread the other. */
-int lk__check_same_driver(const lk_client *client, const lk_client *first, const char *operation,
-			  lk_error *error);
-
 static inline void lk__leave(int saved)
 {
 	pthread_setcancelstate(saved, NULL);

@@ -52,6 +52,17 @@ static int name_fail_slots(const char *key, size_t key_size, const char *derives
 	return rc;
 }
 
+/* A hash tag is what stands between the first "{" and the next "}", if that is anything. */
+static bool names_one_slot(const char *name, size_t name_size)
+{
+	const char *end = name + name_size;
+	const char *open = memchr(name, '{', name_size);
+	if (!open) /* will be put in braces: the first "}" of its own would end the tag */
+		return memchr(name, '}', name_size) == NULL;
+	const char *close = memchr(open, '}', (size_t)(end - open));
+	return close && close > open + 1;
+}
+
 int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
 			const char *operation, lk_error *error)
 {
@@ -65,7 +76,7 @@ int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, 
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
 	memcpy(key, prefix, prefix_size);
 	memcpy(key + prefix_size, name, *name_size);
-	if (!lk__names_one_slot(key, prefix_size + *name_size))
+	if (!names_one_slot(key, prefix_size + *name_size))
 		rc = name_fail_slots(key, prefix_size + *name_size, derives, operation, error);
 	free(key);
 	return rc;

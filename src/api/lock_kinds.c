@@ -138,6 +138,16 @@ int lk_write_lock_new(lk_lock **lock_out, lk_client *client, const void *name, s
 
 /* ---- the multi lock ---- */
 
+/* 0, or LK_EINVAL where the program drives one of the clients, and a thread the other. */
+static int check_same_driver(const lk_client *client, const lk_client *first, const char *operation,
+			     lk_error *error)
+{
+	return client->config->threadless == first->config->threadless
+		       ? 0
+		       : lk__fail(error, LK_EINVAL,
+				  "%s: one client is threadless and another is not", operation);
+}
+
 static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 {
 	int rc = LK__CHECK("lk_multi_lock_new", error, {LK__LOCKS, (int64_t)count});
@@ -154,9 +164,8 @@ static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 						: lk__lock_recipe_of(locks[i])->type);
 		rc = lk__client_check(lk__lock_client(locks[i]), "lk_multi_lock_new", error);
 		if (rc == 0)
-			rc = lk__check_same_driver(lk__lock_client(locks[i]),
-						   lk__lock_client(locks[0]), "lk_multi_lock_new",
-						   error);
+			rc = check_same_driver(lk__lock_client(locks[i]), lk__lock_client(locks[0]),
+					       "lk_multi_lock_new", error);
 		if (rc < 0)
 			return rc;
 	}
@@ -216,8 +225,7 @@ static int red_check_clients(lk_client *const *clients, size_t count, const void
 	for (size_t i = 0; i < count; i++) {
 		rc = lk__name_check(clients[i], name, name_size, "lk_red_lock_new", error);
 		if (rc == 0)
-			rc = lk__check_same_driver(clients[i], clients[0], "lk_red_lock_new",
-						   error);
+			rc = check_same_driver(clients[i], clients[0], "lk_red_lock_new", error);
 		if (rc < 0)
 			return rc;
 		for (size_t j = 0; j < i; j++)

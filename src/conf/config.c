@@ -23,8 +23,61 @@
 
 #include "base/fail.h"
 #include "base/utf8.h"
-#include "conf/rooted.h"
 #include "conf/url.h"
+
+/* ---- paths that do not begin at the root ---- */
+
+/*
+ * Each is meant from the folder in which the program is when it sets the option. The program may
+ * leave that folder afterwards, as whoever goes into the background does, and a client reads its
+ * files and finds its socket again with each connection. A path stays as it is where the whole one
+ * does not fit, or where that folder has no path (it is removed, say).
+ */
+
+/* Writes the path from the root, which `size` bytes hold with its NUL. False: the path stays as it
+ * is. */
+static bool path_rooted(const char *path, char *rooted_out, size_t size)
+{
+	char folder[PATH_MAX];
+	if (*path == '/' || !*path || !getcwd(folder, sizeof(folder)) || *folder != '/')
+		return false;
+	size_t length = strlen(folder);
+	const char *between = folder[length - 1] == '/' ? "" : "/";
+	int written = snprintf(rooted_out, size, "%s%s%s", folder, between, path);
+	return written > 0 && (size_t)written < size;
+}
+
+/* Where its path begins: behind the user. */
+static const char *path_find(const char *url)
+{
+	const char *path = strstr(url, "://") + 3;
+	const char *at = memchr(path, '@', strcspn(path, "?"));
+	return at ? at + 1 : path;
+}
+
+/* The URL unix://… with that path in it, to be freed; NULL: no memory. */
+static char *url_rooted(const char *url, const char *rooted)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				    "0123456789-._~/";
+	const char *path = path_find(url);
+	const char *rest = path + strcspn(path, "?");
+	size_t head = (size_t)(path - url), used = head;
+	size_t size = head + 3 * strlen(rooted) + strlen(rest) + 1;
+	char *made = malloc(size);
+	if (!made)
+		return NULL;
+	memcpy(made, url, head);
+	for (; *rooted; rooted++) {
+		if (strchr(plain, *rooted))
+			made[used++] = *rooted;
+		else
+			used += (size_t)snprintf(made + used, size - used, "%%%02X",
+						 (unsigned char)*rooted);
+	}
+	memcpy(made + used, rest, strlen(rest) + 1);
+	return made;
+}
 
 #define TEXT_MAX 4096          /* bytes in the value of an option */
 #define CERTIFICATES_MAX 65536 /* in that of tls_ca_data */
@@ -377,7 +430,7 @@ static int set_text(lk_config *config, const struct option *option, const char *
 	char rooted[PATH_MAX];
 	if (fault)
 		return refuse(option, value, fault, error);
-	if (option->kind == KIND_FILE && lk__path_rooted(value, rooted, sizeof(rooted)))
+	if (option->kind == KIND_FILE && path_rooted(value, rooted, sizeof(rooted)))
 		value = rooted;
 	return lk__text_replace(text_of(config, option), value) == 0 ? 0 : no_memory(error);
 }
@@ -493,9 +546,9 @@ static int url_root(struct lk__url *url, lk_error *error)
 {
 	struct sockaddr_un address;
 	char rooted[sizeof(address.sun_path)];
-	if (url->scheme != LK__SCHEME_UNIX || !lk__path_rooted(url->host, rooted, sizeof(rooted)))
+	if (url->scheme != LK__SCHEME_UNIX || !path_rooted(url->host, rooted, sizeof(rooted)))
 		return 0;
-	char *shown = lk__url_rooted(url->shown, rooted);
+	char *shown = url_rooted(url->shown, rooted);
 	if (!shown || lk__text_replace(&url->host, rooted) != 0) {
 		free(shown);
 		return no_memory(error);

@@ -381,12 +381,19 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason, struct 
 		lk__conn_start(conn, after);
 }
 
+static void standbys_wake(struct lk__conn *conn, struct lk__deferred *after)
+{
+	const struct lk__standby *standby;
+	DL_FOREACH(conn->standbys, standby)
+	lk__after_wake(after, standby->thread);
+}
+
 static void conn_wake_all(struct lk__conn *conn, struct lk__deferred *after)
 {
 	struct lk__wait *wait;
 	DL_FOREACH(conn->waits, wait)
 	lk__after_wake(after, wait->thread);
-	lk__standbys_wake(conn, after);
+	standbys_wake(conn, after);
 }
 
 /* Nothing will come of what is waiting here: not sent is not done, sent is unknown. */
@@ -823,13 +830,6 @@ void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby)
 	if (standby->listed)
 		DL_DELETE(conn->standbys, standby);
 	standby->listed = false;
-}
-
-void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after)
-{
-	const struct lk__standby *standby;
-	DL_FOREACH(conn->standbys, standby)
-	lk__after_wake(after, standby->thread);
 }
 
 bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,

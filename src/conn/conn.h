@@ -365,7 +365,6 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out);
 void lk__standby_list(struct lk__conn *conn, struct lk__standby *standby,
 		      struct lk__thread *thread);
 void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby);
-void lk__standbys_wake(struct lk__conn *conn, struct lk__deferred *after);
 bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once);
 int64_t lk__conn_limit_ns(const struct lk__conn *conn); /* when the oldest answer is too late */
 int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if nothing comes */
@@ -504,9 +503,6 @@ void lk__connector_free(struct lk__connector *connector);
  * Answers of a server that must not be asked: it is not a master any more, or, in a cluster,
  * another node has the key. In both cases the server has not run the command.
  */
-
-/* After each read of one that drains: it is left when it has answered all, or takes too long. */
-void lk__conn_drained(struct lk__conn *conn);
 
 /* What waits in the connection until its keys have moved is in flight again. */
 void lk__conn_resume(struct lk__conn *conn);

@@ -167,6 +167,14 @@ static void conn_fault(struct lk__conn *conn, int code, const char *reason)
 	lk__conn_must_break(conn, code, reason);
 }
 
+/* After each read of one that drains: it is left when it has answered all, or takes too long. */
+static void conn_drained(struct lk__conn *conn)
+{
+	bool owes = conn->in_flight && conn->in_flight->appended;
+	if (!owes || lk__now_ns() >= conn->drain_until_ns)
+		lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
+}
+
 /* Takes in what was read, by the leader or in its place. The leader acts on what is wrong with
  * it. */
 static void conn_take_in(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
@@ -185,7 +193,7 @@ static void conn_take_in(struct lk__conn *conn, ssize_t got, struct lk__deferred
 		lk__conn_heard_nothing(conn, after);
 	}
 	if (conn->drains)
-		lk__conn_drained(conn);
+		conn_drained(conn);
 }
 
 static void conn_took(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)

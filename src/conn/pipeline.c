@@ -438,13 +438,6 @@ static void conn_drain(struct lk__conn *conn)
 	conn->drain_until_ns = lk__now_ns() + DRAIN_NS;
 }
 
-void lk__conn_drained(struct lk__conn *conn)
-{
-	bool owes = conn->in_flight && conn->in_flight->appended;
-	if (!owes || lk__now_ns() >= conn->drain_until_ns)
-		lk__conn_must_break(conn, LK_EUNREACHABLE, "it has become a replica");
-}
-
 /*
  * A master that has become a replica has refused this. Its connection breaks as soon as it has
  * answered what was sent behind that, and is made anew, to the next master. Unless an earlier copy

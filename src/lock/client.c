@@ -26,20 +26,6 @@ int lk__client_check(lk_client *client, const char *operation, lk_error *error)
 	return code ? lk__fail(error, code, "%s: %s", operation, lk_error_text(code)) : 0;
 }
 
-struct lk__counters *lk__declared_find(const lk_client *client, const char *name, size_t size)
-{
-	const struct lk__declareds *declared = atomic_load(&client->declared);
-	if (!declared)
-		return NULL;
-	for (size_t i = 1; i < atomic_load(&declared->count); i++) {
-		const struct lk__declared *one = &declared->of[i];
-		if ((one->is_prefix ? size >= one->size : size == one->size) &&
-		    memcmp(name, one->name, one->size) == 0)
-			return one->counters;
-	}
-	return declared->of[0].counters;
-}
-
 bool lk__declared_is_first(const struct lk__declareds *declared, size_t index)
 {
 	for (size_t i = 0; i < index; i++)

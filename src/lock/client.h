@@ -249,9 +249,6 @@ static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)
 	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
-/* Where a lock of this name is counted beside its client; NULL: nowhere. */
-struct lk__counters *lk__declared_find(const lk_client *client, const char *name, size_t size);
-
 /* Names that look the same as labels have one label, and are counted together: whether this is the
  * first of them. */
 bool lk__declared_is_first(const struct lk__declareds *declared, size_t index);

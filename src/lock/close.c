@@ -349,7 +349,8 @@ static int close_begin(lk_client *client, int how, lk_error *error)
 	return 0;
 }
 
-void lk__client_end(lk_client *client)
+/* Ends connections and loop, whatever is under way. */
+static void client_end(lk_client *client)
 {
 	client->topo->ops->close(client->topo);
 	lk__loop_stop(client);
@@ -389,7 +390,7 @@ static int close_run(lk_client *client, int how, bool waited, lk_error *error)
 	if (tried || !close_await_answers(client))
 		return lk__fail(error, LK_EMAYBEHELD,
 				"close: something may still be held, and is being released");
-	lk__client_end(client);
+	client_end(client);
 	return 0;
 }
 
@@ -408,7 +409,7 @@ void lk__close_for_good(lk_client *client)
 {
 	client->close.again = false;
 	if (close_run(client, LK_CLOSE_ABANDON, false, NULL) < 0)
-		lk__client_end(client);
+		client_end(client);
 }
 
 /* ---- of a threadless client ---- */
@@ -492,7 +493,7 @@ int64_t lk__close_turn(lk_client *client)
 	if (rc == 0)
 		return lk__now_ns() + LOOK_NS;
 	if (rc == 1)
-		lk__client_end(client);
+		client_end(client);
 	close_complete(client, rc < 0 ? rc : 0);
 	return LK__NEVER;
 }
@@ -510,7 +511,7 @@ void lk__close_to_free(lk_client *client)
 		rc = lk__loop_process(client);
 		lk__poll(&set, 1, LOOK_NS / LK__MS);
 	}
-	lk__client_end(client);
+	client_end(client);
 	if (lk__close_is_under_way(client))
 		close_complete(client, LK_EMAYBEHELD);
 }

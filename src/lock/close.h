@@ -29,7 +29,4 @@ int64_t lk__close_turn(lk_client *client);
 /* A threadless client is freed: takes its turns until it is closed, as long as a close may take. */
 void lk__close_to_free(lk_client *client);
 
-/* Ends connections and loop, whatever is under way. */
-void lk__client_end(lk_client *client);
-
 #endif

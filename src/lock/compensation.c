@@ -57,6 +57,15 @@ static struct lk__compensation *compensation_alloc(struct lk__entry *entry, uint
 	return compensation;
 }
 
+/* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
+ * where something without a lease may be left: a place in a queue, a count. */
+static int64_t entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
+{
+	bool leased = entry->target.recipe->sharing != LK__NO_HOLD &&
+		      !(entry->target.recipe->flags & LK__QUEUES);
+	return leased ? lk__entry_lease_end_ns(entry, from_ns) : LK__NEVER;
+}
+
 /* Makes a compensation, or NULL. The library leaves a `kept` one so on purpose, and does not count
  * it as held. */
 static struct lk__compensation *compensation_make(struct lk__entry *entry, uint64_t number,
@@ -73,7 +82,7 @@ static struct lk__compensation *compensation_make(struct lk__entry *entry, uint6
 	if (!kept)
 		atomic_fetch_add(&entry->compensating, 1);
 	atomic_init(&compensation->until_ns, lk__earlier(until_ns, most_ns));
-	compensation->end_ns = lk__entry_outlived_ns(entry, until_ns);
+	compensation->end_ns = entry_outlived_ns(entry, until_ns);
 	lk__count(&client->counters.compensations, 1);
 	compensation_list(compensation);
 	return compensation;

@@ -186,26 +186,25 @@ bool lk__entry_route(struct lk__entry *entry)
 	return true;
 }
 
-bool lk__entry_serve_reds(struct lk__entry *entry)
-{
-	pthread_mutex_lock(&entry->mutex);
-	assert(!entry->is_quorum);
-	if (!entry->reds) {
-		struct lk__reds *reds = calloc(1, sizeof(*reds));
-		lk__entry_rejoin_first(entry);
-		pthread_mutex_lock(&entry->client->mutex);
-		entry->reds = reds;
-		pthread_mutex_unlock(&entry->client->mutex);
-	}
-	bool serves = entry->reds && lk__compensation_reserve(entry);
-	pthread_mutex_unlock(&entry->mutex);
-	return serves;
-}
-
 void lk__entry_note_red_lease(struct lk__entry *entry, int64_t lease_ms)
 {
 	if (entry->reds->lease_ms < lease_ms)
 		entry->reds->lease_ms = lease_ms;
+}
+
+/* Where a lock of this name is counted beside its client; NULL: nowhere. */
+static struct lk__counters *declared_find(const lk_client *client, const char *name, size_t size)
+{
+	const struct lk__declareds *declared = atomic_load(&client->declared);
+	if (!declared)
+		return NULL;
+	for (size_t i = 1; i < atomic_load(&declared->count); i++) {
+		const struct lk__declared *one = &declared->of[i];
+		if ((one->is_prefix ? size >= one->size : size == one->size) &&
+		    memcmp(name, one->name, one->size) == 0)
+			return one->counters;
+	}
+	return declared->of[0].counters;
 }
 
 static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
@@ -215,7 +214,7 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	if (!entry)
 		return NULL;
 	entry->client = client;
-	entry->counters = lk__declared_find(client, entry->name, name_size);
+	entry->counters = declared_find(client, entry->name, name_size);
 	pthread_mutex_init(&entry->mutex, NULL);
 	if (!lk__compensation_reserve(entry) ||
 	    lk__watch_reserve(client, client->entries.count + 1) < 0) {
@@ -822,13 +821,6 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 		return;
 	lk__attempt_rest(&waiting->attempt);
 	lk__entry_unsubscribe(entry);
-}
-
-int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
-{
-	bool leased = entry->target.recipe->sharing != LK__NO_HOLD &&
-		      !(entry->target.recipe->flags & LK__QUEUES);
-	return leased ? lk__entry_lease_end_ns(entry, from_ns) : LK__NEVER;
 }
 
 int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns)

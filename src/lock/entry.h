@@ -402,10 +402,6 @@ static inline struct lk__reds *lk__entry_reds(const struct lk__entry *entry)
 	return none ? NULL : entry->reds;
 }
 
-/* A red lock is to use it: from now on it has spares always, and stays on its connection. False
- * when out of memory. */
-bool lk__entry_serve_reds(struct lk__entry *entry);
-
 /* The node that has its data, as far as is known now, and the connection there for its scripts:
  * without a mutex. */
 struct lk__node *lk__entry_node(const struct lk__entry *entry);
@@ -566,11 +562,7 @@ void lk__entry_note_wait(const struct lk__entry *entry, struct lk__caller *waite
 /* A waiter leaves the queue; the last one unsubscribes. */
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
 
-/* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
- * where something without a lease may be left: a place in a queue, a count. */
-int64_t lk__entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns);
-
-/* As lk__entry_outlived_ns(), for the leases of holds alone. */
+/* When the leases have ended of all holds that the server may have granted here up to `from_ns`. */
 int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns);
 
 /* ---- turns ---- */

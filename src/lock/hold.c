@@ -17,6 +17,7 @@
 #include "lock/doubt.h"
 #include "lock/ear.h"
 #include "lock/entry_table.h"
+#include "lock/loop.h"
 #include "lock/notice.h"
 #include "lock/tracked.h"
 #include "sync/recipes.h"
@@ -47,6 +48,19 @@ static void hold_tell_taker(const struct lk__hold *hold)
 		taker->was = hold->entry->grant;
 }
 
+/* With the entry's mutex held: a lost hold is out of the list of lost permits. */
+static void lost_forget(struct lk__hold *hold)
+{
+	lk_client *client = hold->entry->client;
+	if (!hold->noted)
+		return;
+	pthread_mutex_lock(&client->mutex);
+	DL_DELETE2(client->lost, hold, lost_prev, lost_next);
+	client->lost_count--;
+	hold->noted = false;
+	pthread_mutex_unlock(&client->mutex);
+}
+
 void lk__hold_free(struct lk__hold *hold)
 {
 	if (!hold)
@@ -55,7 +69,7 @@ void lk__hold_free(struct lk__hold *hold)
 	if (hold->entry) {
 		hold_leave_thread(hold);
 		lk__notices_forget(hold->entry->client, hold);
-		lk__lost_forget(hold);
+		lost_forget(hold);
 		lk__note_end(hold->entry->client, lk__hold_extra(hold)->note);
 	}
 	free(lk__hold_extra(hold)->note);
@@ -146,11 +160,31 @@ static enum lk_loss_cause loss_cause(const struct lk__told *told)
 	}
 }
 
+/* With the entry's mutex held: a permit that is lost is remembered until it is released. */
+static void lost_note(struct lk__hold *hold)
+{
+	lk_client *client = hold->entry->client;
+	if (!(hold->entry->target.recipe->flags & LK__FORGETS))
+		return;
+	assert(!lk__hold_thread(hold)); /* which it would be in the list of */
+	pthread_mutex_lock(&client->mutex);
+	hold->noted = true;
+	client->lost_count++;
+	if (lk__hold_extra(hold)->no_loss)
+		DL_PREPEND2(client->lost, hold, lost_prev, lost_next);
+	else
+		DL_APPEND2(client->lost, hold, lost_prev, lost_next);
+	bool due = lk__hold_extra(hold)->no_loss || client->lost_count > LK__LOST_MAX;
+	pthread_mutex_unlock(&client->mutex);
+	if (due)
+		lk__loop_wake(client);
+}
+
 static void hold_tell_loss(struct lk__hold *hold)
 {
 	const struct lk__entry *entry = hold->entry;
 	lk_client *client = entry->client;
-	lk__lost_note(hold);
+	lost_note(hold);
 	if (!lk__hold_extra(hold)->no_loss) {
 		lk__probe4(lost, entry->name, client->id, hold->number, loss_cause(hold->told));
 		lk__entry_count(entry, lost, 1);

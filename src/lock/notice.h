@@ -83,10 +83,6 @@ int lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *co
 
 #define LK__LOST_MAX 1000 /* as <lockkeeper/permit_semaphore.h> says */
 
-/* A hold was lost, or is freed. With its entry's mutex held. */
-void lk__lost_note(struct lk__hold *hold);
-void lk__lost_forget(struct lk__hold *hold);
-
 /* The next that is to be freed, and its entry with a reference; NULL when there is none. */
 struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_out);
 

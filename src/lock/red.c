@@ -70,6 +70,24 @@ static void red_free(struct lk__red *red)
 	free(red);
 }
 
+/* A red lock is to use it: from now on it has spares always, and stays on its connection. False
+ * when out of memory. */
+static bool entry_serve_reds(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	assert(!entry->is_quorum);
+	if (!entry->reds) {
+		struct lk__reds *reds = calloc(1, sizeof(*reds));
+		lk__entry_rejoin_first(entry);
+		pthread_mutex_lock(&entry->client->mutex);
+		entry->reds = reds;
+		pthread_mutex_unlock(&entry->client->mutex);
+	}
+	bool serves = entry->reds && lk__compensation_reserve(entry);
+	pthread_mutex_unlock(&entry->mutex);
+	return serves;
+}
+
 static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *clients,
 			       size_t count, const struct lk__recipe *kind, lk_error *error)
 {
@@ -86,7 +104,7 @@ static struct lk__red *red_new(const struct lk__entry *entry, lk_client *const *
 		struct lk__red_node *node = &red->node[i];
 		bool made = lk__entry_get(&node->member, clients[i], kind, entry->name,
 					  lk__entry_name_size(entry), NULL, error) == 0;
-		if (made && !lk__entry_serve_reds(node->member)) {
+		if (made && !entry_serve_reds(node->member)) {
 			lk__fail(error, LK_ENOMEM, "lk_red_lock_new: out of memory");
 			made = false;
 		}
@@ -287,6 +305,38 @@ void lk__red_let_go(struct lk__entry *entry, uint64_t number)
 	}
 }
 
+struct join {
+	struct lk__entry *entry;
+	size_t index;
+	uint64_t grant;  /* the front's number, */
+	uint64_t number; /* and the node's */
+	int64_t lease_ms, end_ns;
+	int64_t asked_lease_ms; /* as long at least */
+	bool again;             /* the answer to the first was not to the try, or too late */
+};
+
+/* With the front's mutex held: the caller has references too. */
+static void join_drop(struct join *join)
+{
+	atomic_fetch_sub(&join->entry->refs, 1);
+	atomic_fetch_sub(&join->entry->client->refs, 1);
+	free(join);
+}
+
+static void red_unjoin(struct lk__red_node *node)
+{
+	struct lk__request *request = node->join;
+	node->join = NULL;
+	node->again_ns = node->pause_ns = 0;
+	if (!request || !lk__conn_withdraw(request))
+		return;
+	assert(node->asked > 0);
+	node->asked--;
+	node->part = node->before_join;
+	join_drop(request->owner);
+	lk__request_free(request);
+}
+
 /*
  * A lock that is lost before the time that its owner was told keeps the parts that it has until
  * then, or until the owner has released it. They can be what keeps others out: nodes that restarted
@@ -304,7 +354,7 @@ void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t p
 		red->kept = number;
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
-		lk__red_unjoin(node);
+		red_unjoin(node);
 		node->kept = 0; /* of an earlier one, whose owner is another: it stays */
 		if (node->part == LK__RED_NOT_HELD)
 			continue;
@@ -327,16 +377,6 @@ void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t p
  * time; one that was not sent yet is withdrawn when the grant ends. Where another has the lock, a
  * release may be on its way: that node is asked again after pauses that double.
  */
-
-struct join {
-	struct lk__entry *entry;
-	size_t index;
-	uint64_t grant;  /* the front's number, */
-	uint64_t number; /* and the node's */
-	int64_t lease_ms, end_ns;
-	int64_t asked_lease_ms; /* as long at least */
-	bool again;             /* the answer to the first was not to the try, or too late */
-};
 
 static void join_finish(struct lk__request *request);
 
@@ -371,14 +411,6 @@ static struct join *join_new(const struct join *wanted, int64_t lease_ms)
 	join->asked_lease_ms = lease_ms;
 	lk__red_ref(join->entry);
 	return join;
-}
-
-/* With the front's mutex held: the caller has references too. */
-static void join_drop(struct join *join)
-{
-	atomic_fetch_sub(&join->entry->refs, 1);
-	atomic_fetch_sub(&join->entry->client->refs, 1);
-	free(join);
 }
 
 /* With a lease for as long as the hold is certain, though the renewal that found it missing may
@@ -477,20 +509,6 @@ void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64
 			      .end_ns = end_ns};
 	if (!node->join && node->asked < LK__RED_ASKED_MAX && lk__now_ns() < end_ns)
 		join_send(&wanted);
-}
-
-void lk__red_unjoin(struct lk__red_node *node)
-{
-	struct lk__request *request = node->join;
-	node->join = NULL;
-	node->again_ns = node->pause_ns = 0;
-	if (!request || !lk__conn_withdraw(request))
-		return;
-	assert(node->asked > 0);
-	node->asked--;
-	node->part = node->before_join;
-	join_drop(request->owner);
-	lk__request_free(request);
 }
 
 void lk__red_join_later(struct lk__entry *entry, size_t index)
@@ -638,7 +656,7 @@ static void release_ask(struct release *release)
 	char field[LK__FIELD_SIZE];
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
-		lk__red_unjoin(node);
+		red_unjoin(node);
 		release->lost += node->part == LK__RED_NOT_HELD;
 		if (node->part == LK__RED_NOT_HELD)
 			continue;

@@ -144,7 +144,6 @@ void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once
 /* Asks a node for the current grant, which is certain until `end_ns`, in the background. Takes such
  * a question back if it was not sent yet. The front's mutex is held. */
 void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns);
-void lk__red_unjoin(struct lk__red_node *node);
 /* Asks a node where another has it, after a pause that grows. A turn asks those that are due. */
 void lk__red_join_later(struct lk__entry *entry, size_t index);
 void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);

@@ -83,17 +83,6 @@ char *lk__target_channel(const struct lk__target *target, size_t *size_out)
 	return name;
 }
 
-/* A hash tag is what stands between the first "{" and the next "}", if that is anything. */
-bool lk__names_one_slot(const char *name, size_t name_size)
-{
-	const char *end = name + name_size;
-	const char *open = memchr(name, '{', name_size);
-	if (!open) /* will be put in braces: the first "}" of its own would end the tag */
-		return memchr(name, '}', name_size) == NULL;
-	const char *close = memchr(open, '}', (size_t)(end - open));
-	return close && close > open + 1;
-}
-
 void lk__field_of(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE])
 {
 	size_t size = strlen(client_id);
@@ -101,16 +90,4 @@ void lk__field_of(const char *client_id, uint64_t number, char field_out[LK__FIE
 	char *end = mempcpy(field_out, client_id, size);
 	*end++ = ':';
 	end[lk__number_write(end, number)] = '\0';
-}
-
-char *lk__kept_field(const char *field, size_t *size_out)
-{
-	const char *colon = strchr(field, ':');
-	char *made = NULL;
-	assert(colon);
-	int size = asprintf(&made, "%.*s:kept%s", (int)(colon - field), field, colon);
-	if (size < 0)
-		return NULL;
-	*size_out = (size_t)size;
-	return made;
 }

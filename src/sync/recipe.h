@@ -136,8 +136,8 @@ struct lk__recipe {
 	void (*field)(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE]);
 	struct lk__request *(*acquire)(const struct lk__try *wanted);
 	struct lk__request *(*release)(const struct lk__target *target, const char *field);
-	/* A release that keeps the lock from others for a time, under lk__kept_field(). NULL where
-	 * that cannot be had. */
+	/* A release that keeps the lock from others for a time, under the field of nobody. NULL
+	 * where that cannot be had. */
 	struct lk__request *(*keep)(const struct lk__target *target, const char *field,
 				    int64_t keep_ms);
 	/* NULL with LK__NO_TERMS. */
@@ -171,10 +171,6 @@ char *lk__name_with(const char *prefix, const char *name, size_t name_size, cons
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
 char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out);
 
-/* The field that is nobody's, "<uuid>:kept:<number>…", under which the lock of a field is kept.
- * NULL when out of memory. */
-char *lk__kept_field(const char *field, size_t *size_out);
-
 /* "prefix{name}", whatever is in the name. */
 char *lk__braced_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
 
@@ -185,8 +181,5 @@ char *lk__channel_name(const struct lk__recipe *recipe, const char *key, size_t 
 /* The channel on which its waiters listen: that one, or another library's, on which a release of
  * ours is told as well. */
 char *lk__target_channel(const struct lk__target *target, size_t *size_out);
-
-/* Tells whether names derived so are in the cluster slot of the name itself. */
-bool lk__names_one_slot(const char *name, size_t name_size);
 
 #endif

@@ -70,9 +70,6 @@ extern const struct lk__recipe lk__plain_recipe;
 extern const struct lk__recipe lk__fenced_recipe;
 extern const struct lk__recipe lk__fenced_java_recipe; /* with Redisson's counter */
 
-/* The token of a grant; 0 when the reply is not a grant. */
-uint64_t lk__fence_read_token(const redisReply *reply);
-
 /* Reads the answer to an acquire that grants a token, "TOKEN <token>", or nothing. */
 void lk__fence_read_acquire(const struct lk__request *request, struct lk__answer *answer);
 

@@ -63,10 +63,24 @@ static void words_notify(struct lk__words *words, const struct lk__target *targe
 		lk__notify_words(words, notify);
 }
 
+/* The field that is nobody's, "<uuid>:kept:<number>…", under which the lock of a field is kept.
+ * NULL when out of memory. */
+static char *kept_field(const char *field, size_t *size_out)
+{
+	const char *colon = strchr(field, ':');
+	char *made = NULL;
+	assert(colon);
+	int size = asprintf(&made, "%.*s:kept%s", (int)(colon - field), field, colon);
+	if (size < 0)
+		return NULL;
+	*size_out = (size_t)size;
+	return made;
+}
+
 static void words_kept(struct lk__words *words, const char *field)
 {
 	size_t size = 0;
-	char *kept = lk__kept_field(field, &size);
+	char *kept = kept_field(field, &size);
 	lk__words_own(words, kept, size);
 }
 
@@ -124,7 +138,7 @@ static void words_kept_timeout(struct lk__words *words, const struct lk__target 
 			       const char *field)
 {
 	size_t size = 0;
-	char *kept = lk__kept_field(field, &size);
+	char *kept = kept_field(field, &size);
 	if (kept)
 		words_timeout(words, target, kept);
 	else

@@ -76,14 +76,6 @@ int lk__link_auth(struct lk__link *link)
 	return lk__link_say(link, "AUTH", 3, (const char *[]){"AUTH", user, password});
 }
 
-void lk__link_address(const struct lk__link *link, char *place_out)
-{
-	char host[LK__PLACE_SIZE];
-	*place_out = '\0';
-	if (link->stream && lk__socket_peer(link->stream->fd, host, sizeof(host)) == 0)
-		lk__place_name(place_out, host, link->config->port);
-}
-
 struct lk__readiness lk__link_waits(const struct lk__link *link)
 {
 	if (link->opening)

@@ -50,10 +50,6 @@ int lk__link_say(struct lk__link *link, const char *what, size_t argc, const cha
 /* Says AUTH, if where it leads has a password. 0, or LK_ENOMEM. */
 int lk__link_auth(struct lk__link *link);
 
-/* Writes host:port of where it is connected to, with the host's address, into LK__PLACE_SIZE bytes;
- * "": it is not connected. */
-void lk__link_address(const struct lk__link *link, char *place_out);
-
 /* What it waits for; its descriptor is -1 where there is none. */
 struct lk__readiness lk__link_waits(const struct lk__link *link);
 

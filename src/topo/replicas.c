@@ -113,12 +113,22 @@ static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over,
 	return denied ? LK__VERDICT_NO_MASTER : LK__VERDICT_UNKNOWN;
 }
 
+/* Writes host:port of where it is connected to, with the host's address, into LK__PLACE_SIZE bytes;
+ * "": it is not connected. */
+static void link_address(const struct lk__link *link, char *place_out)
+{
+	char host[LK__PLACE_SIZE];
+	*place_out = '\0';
+	if (link->stream && lk__socket_peer(link->stream->fd, host, sizeof(host)) == 0)
+		lk__place_name(place_out, host, link->config->port);
+}
+
 /* A link that is down leaves the address that it had. */
 static void note_replica(struct lk__listed_replica *replica, const struct lk__peer *peer,
 			 bool alive)
 {
 	char address[LK__PLACE_SIZE];
-	lk__link_address(&peer->ask, address);
+	link_address(&peer->ask, address);
 	if (*address)
 		snprintf(replica->address, sizeof(replica->address), "%.63s", address);
 	replica->alive = alive;

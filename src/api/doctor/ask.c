@@ -327,6 +327,12 @@ static int ask_settings(struct lk__facts *facts, const struct lk__asked *asked, 
 	return rc;
 }
 
+/* Tells whether a failure is ours, and says nothing about the node. */
+static bool asked_is_ours(int code)
+{
+	return code == LK_ENOMEM || code == LK_ESYSTEM || code == LK_ECLOSED || code == LK_EFORKED;
+}
+
 /* Finds out whether INFO is right that the node is one of a cluster, and that has slots. */
 static int ask_cluster(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error)
 {
@@ -338,7 +344,7 @@ static int ask_cluster(struct lk__facts *facts, const struct lk__asked *asked, l
 		lk__request_free(request);
 	} else if (strstr(error->message, "cluster support disabled")) {
 		facts->cluster = false; /* redis-cluster:// would be refused */
-	} else if (lk__asked_is_ours(rc) || rc == LK_EUNREACHABLE) {
+	} else if (asked_is_ours(rc) || rc == LK_EUNREACHABLE) {
 		return rc;
 	} /* else INFO's word is all there is */
 	return LK__WAIT_READY;
@@ -374,7 +380,7 @@ static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_
 	int rc;
 	struct lk__request *hello = lk__asked_say(asked, LK__SAY("HELLO", "2"), &rc, error);
 	if (!hello)
-		return lk__asked_is_ours(rc) ? rc : LK__WAIT_READY;
+		return asked_is_ours(rc) ? rc : LK__WAIT_READY;
 	const redisReply *reply = hello->reply;
 	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
 		const redisReply *name = reply->element[i], *value = reply->element[i + 1];
@@ -437,8 +443,8 @@ static int try_messages(struct lk__facts *facts, const struct lk__asked *asked, 
 		note_refusal(facts, rc, &why, channel, size);
 	lk__channel_close(conn, listening);
 	free(channel);
-	return lk__asked_is_ours(rc) ? lk__fail(error, rc, "lk_doctor_new: %.200s", why.message)
-				     : LK__WAIT_READY;
+	return asked_is_ours(rc) ? lk__fail(error, rc, "lk_doctor_new: %.200s", why.message)
+				 : LK__WAIT_READY;
 }
 
 /* ---- TLS ---- */
@@ -579,7 +585,7 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_err
 		rc = ask_all(facts, asked, &own);
 	if (rc == LK__WAIT_READY)
 		return 0;
-	if (lk__asked_is_ours(rc))
+	if (asked_is_ours(rc))
 		return lk__fail(error, rc, "%s", own.message);
 	facts->code = rc;
 	facts->sentinel |= strstr(own.message, LK__LIKE_SENTINEL) != NULL;

@@ -147,17 +147,3 @@ int lk_failover_time(lk_client *client, int64_t *failover_ms_out, lk_error *erro
 	lk__leave(saved);
 	return rc;
 }
-
-bool lk__find_slow(const struct lk__case *it, enum lk__found what, const char *setting,
-		   int64_t value_ms, int64_t failover_ms)
-{
-	long long lease_ms = it->node->lease_ms, left_ms = lk__pace_left_ms(lease_ms);
-	if (lease_ms <= 0 || failover_ms <= left_ms)
-		return false;
-	lk__find(it, what,
-		 "%s is %lld, so a failover may take %lld ms; watchdog_ms is %lld, which leaves "
-		 "%lld ms for it, and %lld is safe",
-		 setting, (long long)value_ms, (long long)failover_ms, lease_ms, left_ms,
-		 (long long)lk__pace_least_ms(failover_ms));
-	return true;
-}

@@ -53,14 +53,6 @@ bool lk__found(const struct lk__findings *findings, enum lk__found what)
 	return false;
 }
 
-struct lk__case lk__case_of(const struct lk__case *beside, size_t index)
-{
-	struct lk__case it = *beside;
-	it.node = &it.examined->nodes[index];
-	it.index = index;
-	return it;
-}
-
 /* ---- stand-ins ---- */
 
 static const struct lk__stand_in stand_ins[] = {

@@ -44,17 +44,9 @@ struct lk__case {
 	size_t index;                 /* of the node; LK__TOGETHER */
 };
 
-/* The case of another node, of the same examination. */
-struct lk__case lk__case_of(const struct lk__case *beside, size_t index);
-
 /* Adds a finding. */
 __attribute__((format(printf, 3, 4))) void lk__find(const struct lk__case *it, enum lk__found what,
 						    const char *format, ...);
-
-/* Finds `what` where a failover, which takes so long because a setting has that value, may outlast
- * a lease; true then. */
-bool lk__find_slow(const struct lk__case *it, enum lk__found what, const char *setting,
-		   int64_t value_ms, int64_t failover_ms);
 
 /* Tells whether there is such a finding. */
 bool lk__found(const struct lk__findings *findings, enum lk__found what);

@@ -166,12 +166,28 @@ static void judge_slots(const struct lk__case *it)
 			 (long long)it->node->slot_missing);
 }
 
+/* Finds `what` where a failover, which takes so long because a setting has that value, may outlast
+ * a lease; true then. */
+static bool find_slow(const struct lk__case *it, enum lk__found what, const char *setting,
+		      int64_t value_ms, int64_t failover_ms)
+{
+	long long lease_ms = it->node->lease_ms, left_ms = lk__pace_left_ms(lease_ms);
+	if (lease_ms <= 0 || failover_ms <= left_ms)
+		return false;
+	lk__find(it, what,
+		 "%s is %lld, so a failover may take %lld ms; watchdog_ms is %lld, which leaves "
+		 "%lld ms for it, and %lld is safe",
+		 setting, (long long)value_ms, (long long)failover_ms, lease_ms, left_ms,
+		 (long long)lk__pace_least_ms(failover_ms));
+	return true;
+}
+
 static void judge_cluster_pace(const struct lk__case *it)
 {
 	int64_t timeout_ms = it->node->node_timeout_ms;
 	if (it->node->deployment == LK__CLUSTER)
-		lk__find_slow(it, LK__FOUND_CLUSTER_SLOW, "cluster-node-timeout", timeout_ms,
-			      lk__pace_of_cluster_ms(timeout_ms));
+		find_slow(it, LK__FOUND_CLUSTER_SLOW, "cluster-node-timeout", timeout_ms,
+			  lk__pace_of_cluster_ms(timeout_ms));
 }
 
 /* Judges a server that has locks. */
@@ -292,11 +308,20 @@ static void judge_sentinel(const struct lk__case *it)
 		lk__find(it, LK__FOUND_NO_FAILOVER, "%s", node->no_failover);
 }
 
+/* The case of another node, of the same examination. */
+static struct lk__case case_of(const struct lk__case *beside, size_t index)
+{
+	struct lk__case it = *beside;
+	it.node = &it.examined->nodes[index];
+	it.index = index;
+	return it;
+}
+
 /* The next sentinel of that master: true, with the case of it. It begins with one of index 0. */
 static bool sentinel_next(const struct lk__case *own, struct lk__case *it)
 {
 	for (size_t i = it->index + 1; i < own->examined->count; i++) {
-		*it = lk__case_of(own, i);
+		*it = case_of(own, i);
 		if (it->node->part == LK__PART_SENTINEL && it->node->of == own->index)
 			return true;
 	}
@@ -325,10 +350,9 @@ static void judge_pace(const struct lk__case *own)
 	bool slow = false, hasty = false;
 	for (struct lk__case it = {0}; sentinel_next(own, &it);) {
 		long long down_after_ms = it.node->down_after_ms;
-		slow = slow ||
-		       lk__find_slow(&it, LK__FOUND_SENTINEL_SLOW, "down-after-milliseconds",
-				     down_after_ms,
-				     lk__pace_of_sentinels_ms(down_after_ms, own->node->acks));
+		slow = slow || find_slow(&it, LK__FOUND_SENTINEL_SLOW, "down-after-milliseconds",
+					 down_after_ms,
+					 lk__pace_of_sentinels_ms(down_after_ms, own->node->acks));
 		if (!hasty && down_after_ms > 0 && down_after_ms < DOWN_AFTER_LEAST_MS) {
 			hasty = true;
 			lk__find(&it, LK__FOUND_SENTINEL_HASTY, "down-after-milliseconds is %lld",
@@ -365,7 +389,7 @@ static const struct lk__facts *neighbour_of(const struct lk__case *it)
 static void judge_machines(const struct lk__case *own)
 {
 	for (size_t i = own->examined->own; i < own->examined->count; i++) {
-		const struct lk__case it = lk__case_of(own, i);
+		const struct lk__case it = case_of(own, i);
 		const struct lk__facts *other = it.node->of == own->index ? neighbour_of(&it)
 									  : NULL;
 		if (other)
@@ -428,7 +452,7 @@ static void judge_quorum(const struct lk__case *all)
 {
 	size_t count = all->examined->own;
 	for (size_t i = 0; i < count; i++) {
-		const struct lk__case it = lk__case_of(all, i);
+		const struct lk__case it = case_of(all, i);
 		for (size_t j = 0; j < i && !judge_pair(&it, &it.examined->nodes[j]);)
 			j++;
 		if (lk__facts_serve(it.node) && !*it.node->run_id)
@@ -477,7 +501,7 @@ void lk__judge(struct lk__findings *findings, const struct lk__examined *examine
 {
 	const struct lk__case all = {findings, examined, NULL, LK__TOGETHER};
 	for (size_t i = 0; i < examined->count; i++) {
-		const struct lk__case it = lk__case_of(&all, i);
+		const struct lk__case it = case_of(&all, i);
 		judge_one(&it);
 	}
 	if (examined->quorum)

@@ -22,7 +22,8 @@ static uint64_t token_behind(const char *word, const redisReply *reply)
 	return (uint64_t)token;
 }
 
-uint64_t lk__fence_read_token(const redisReply *reply)
+/* The token of a grant; 0 when the reply is not a grant. */
+static uint64_t fence_read_token(const redisReply *reply)
 {
 	return token_behind("TOKEN ", reply);
 }
@@ -35,7 +36,7 @@ void lk__fence_read_acquire(const struct lk__request *request, struct lk__answer
 		return;
 	}
 	lk__reply_acquired(request, answer);
-	answer->fence = request->code ? 0 : lk__fence_read_token(request->reply);
+	answer->fence = request->code ? 0 : fence_read_token(request->reply);
 	if (answer->fence)
 		answer->event.type = LK__ATTEMPT_GRANTED;
 }
@@ -43,7 +44,7 @@ void lk__fence_read_acquire(const struct lk__request *request, struct lk__answer
 static enum lk__exchanged fenced_read_exchange(const struct lk__request *request,
 					       struct lk__answer *answer)
 {
-	answer->fence = request->code ? 0 : lk__fence_read_token(request->reply);
+	answer->fence = request->code ? 0 : fence_read_token(request->reply);
 	if (answer->fence)
 		return LK__EXCHANGED;
 	enum lk__exchanged exchanged = lk__reply_exchanged(request, answer);
