@@ -153,11 +153,12 @@ typedef struct lk_extend_options {
 	size_t struct_size;
 	const char *owner; /* NULL: the calling thread; else an owner's name */
 	const char *field; /* NULL: the owner's hold; else whatever is held under this wire field */
+	int add;           /* 1: lease_ms is added to what is left; see lk_lock_extend() */
 } lk_extend_options;
 
 #define LK_EXTEND_OPTIONS_INIT                                                                     \
 	{                                                                                          \
-		sizeof(lk_extend_options), NULL, NULL                                              \
+		sizeof(lk_extend_options), NULL, NULL, 0                                           \
 	}
 
 /* A wait in progress, as another thread sees it. */
@@ -305,11 +306,15 @@ LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
  * the call), LK_EINVAL, LK_EMAYBEHELD (no answer: the old deadline stands), LK_ENOQUORUM (red lock:
  * the old deadline stands) and those of lk_client_ping().
  *
+ * With `add` the server keeps it for `lease_ms` longer than lk_lock_remaining_ms() says now, at
+ * most for LK_LEASE_MAX_MS. There is no call that shortens a hold: a copy of it that comes late
+ * would end what a later call has extended.
+ *
  * With `field` it extends the lock, if it is held under that wire field, so that it lasts at least
  * `lease_ms` (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now. Blocks as lk_lock_force_release().
- * `owner` must be NULL then. Errors: LK_ENOTOWNER (also when the key is not this lock),
- * LK_EMAYBEHELD (no answer: it may last longer), LK_EINVAL and those of lk_client_ping(). Since
- * 0.1.
+ * `owner` must be NULL then, and `add` 0. Errors: LK_ENOTOWNER (also when the key is not this
+ * lock), LK_EMAYBEHELD (no answer: it may last longer), LK_EINVAL and those of lk_client_ping().
+ * Since 0.1.
  */
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *options,
 			  lk_error *error);

@@ -313,19 +313,20 @@ class Hold(HoldBase):
         check(lib.lk_lock_export, self._lock.pointer(), self._owner, field, lib.LK_FIELD_SIZE)
         return ffi.string(field).decode()
 
-    def extend(self, seconds: float) -> None:
-        """The hold lasts at least so long from now; it never gets shorter."""
+    def extend(self, seconds: float, *, add: bool = False) -> None:
+        """The hold lasts at least so long from now, or, to add, from its end; never shorter."""
         self._check_process()
-        check(lib.lk_lock_extend, self._lock.pointer(), lease_ms(seconds), self._extend_options())
+        check(lib.lk_lock_extend, self._lock.pointer(), lease_ms(seconds),
+              self._extend_options(add))
 
-    async def aextend(self, seconds: float) -> None:
+    async def aextend(self, seconds: float, *, add: bool = False) -> None:
         self._check_process()
         await _loop.current().call(lib.LK_OP_EXTEND, lock=self._lock.pointer(),
-                                   lease_ms=lease_ms(seconds), extend=self._extend_options())
+                                   lease_ms=lease_ms(seconds), extend=self._extend_options(add))
 
-    def _extend_options(self) -> Any:
+    def _extend_options(self, add: bool) -> Any:
         return ffi.new("lk_extend_options *", {"struct_size": ffi.sizeof("lk_extend_options"),
-                                               "owner": self._owner})
+                                               "owner": self._owner, "add": add})
 
 
 class Lock(Handle):

@@ -305,8 +305,11 @@ int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *opt
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
-	if (rc == 0 && own.field && own.owner)
-		rc = lk__fail(error, LK_EINVAL, "%s: field is set, and owner too", operation);
+	if (rc == 0 && own.field && (own.owner || own.add))
+		rc = lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
+			      own.owner ? "owner" : "add");
+	if (rc == 0 && own.add)
+		rc = lk__lock_lease_added(lock, operation, own.owner, &lease_ms, error);
 	if (rc == 0 && own.field)
 		return lk__lock_extend_field(lock, own.field, lease_ms, error);
 	if (rc == 0)

@@ -99,6 +99,10 @@ void lk__lock_leave(struct lk__call *call);
 int lk__lock_release_field(lk_lock *lock, const char *field, lk_error *error);
 int lk__lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_error *error);
 
+/* Adds to a lease what is left of the owner's hold for certain. */
+int lk__lock_lease_added(lk_lock *lock, const char *operation, const char *owner, int64_t *lease_ms,
+			 lk_error *error);
+
 /* Checks what the options of a release, of an acquire say: 0 or LK_EINVAL. */
 int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error);
 int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,

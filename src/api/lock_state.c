@@ -105,6 +105,19 @@ int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms
 	return rc;
 }
 
+int lk__lock_lease_added(lk_lock *lock, const char *operation, const char *owner, int64_t *lease_ms,
+			 lk_error *error)
+{
+	struct holding holding = {0};
+	int rc = lock_holding(lock, operation, owner, &holding, error);
+	if (rc < 0)
+		return rc;
+	*lease_ms += (holding.deadline_ns - lk__now_ns()) / LK__MS + 1;
+	if (*lease_ms > LK_LEASE_MAX_MS)
+		*lease_ms = LK_LEASE_MAX_MS;
+	return 0;
+}
+
 int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_error *error)
 {
 	struct holding holding = {.fence = 0};

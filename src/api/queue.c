@@ -387,6 +387,9 @@ int lk__start_lock_extend(const struct lk__start *start)
 		rc = lk__fail(start->error, LK_EINVAL, "%s: field is set", start->operation);
 	if (rc == 0)
 		rc = LK__CHECK(start->operation, start->error, {LK__LEASE, lease_ms});
+	if (rc == 0 && own.add && own.owner)
+		rc = lk__lock_lease_added(start->handle, start->operation, own.owner, &lease_ms,
+					  start->error);
 	if (rc == 0)
 		rc = lock_enter(&call, start, own.owner);
 	if (rc < 0)

@@ -52,6 +52,34 @@ static void test_a_lease_of_ones_own_is_renewed_too(void **state)
 	close_client(client);
 }
 
+/* What is left counts, so two programs that add both get what they asked for. */
+static void test_an_extension_adds(void **state)
+{
+	(void)state;
+	lk_client *client = open_watched(60000);
+	lk_lock *lock = new_lock(client, "added");
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_extend_options extend = LK_EXTEND_OPTIONS_INIT;
+	options.lease_ms = 20000;
+	extend.add = 1;
+	expect(LK_ENOTOWNER, lk_lock_extend(lock, 20000, &extend, &err));
+	expect(0, lk_lock_acquire(lock, -1, &options, &err));
+	for (int i = 0; i < 2; i++) {
+		int64_t before_ns = 0, after_ns = 0;
+		expect(0, lk_lock_deadline_ns(lock, NULL, &before_ns, &err));
+		expect(0, lk_lock_extend(lock, 20000, &extend, &err));
+		expect(0, lk_lock_deadline_ns(lock, NULL, &after_ns, &err));
+		check_int(after_ns - before_ns, >=, 19000 * INT64_C(1000000)); /* clocks drift */
+	}
+	expect(0, lk_lock_extend(lock, LK_LEASE_MAX_MS, &extend, &err));
+	check_int(remaining(lock, NULL), <=, LK_LEASE_MAX_MS);
+	extend.field = "x:1";
+	expect(LK_EINVAL, lk_lock_extend(lock, 20000, &extend, &err));
+	expect(0, lk_lock_release(lock, NULL, &err));
+	lk_lock_free(lock);
+	close_client(client);
+}
+
 /* A hold that was to end by itself is renewed from then on, and with the longest that is wanted. */
 static void test_a_reentry_that_is_renewed(void **state)
 {
@@ -519,6 +547,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_a_lease_is_not_renewed),
 		api_test(test_a_lease_of_ones_own_is_renewed_too),
+		api_test(test_an_extension_adds),
 		api_test(test_a_reentry_that_is_renewed),
 		api_test(test_watchdog_within_a_lease),
 		api_test(test_max_hold_ends_the_renewal),
