@@ -13,8 +13,8 @@ from command import BINARY, ROOT, SANITIZED, Command, guard_of
 from servers import Server
 
 COMMANDS = ["run", "lock", "unlock", "extend", "ls", "show", "top", "metrics", "ask", "break",
-            "wait", "fence", "latch", "sem", "elect", "leader", "doctor", "server", "completion",
-            "help"]
+            "wait", "watch", "fence", "latch", "barrier", "sem", "elect", "leader", "doctor",
+            "server", "completion", "help"]
 MANUAL = ROOT / "docs" / "man" / "lockkeeper.1"
 
 
