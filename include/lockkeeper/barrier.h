@@ -30,8 +30,7 @@
  * barrier that breaks for all, as a Java CyclicBarrier does, would make each death an error in n-1
  * places, and all would have to agree on when to begin anew; here a supervisor that starts the dead
  * one again is enough. A party that was stopped for longer than its lease takes its place again
- * when it goes on; if others have met without it, it is told so (LK_ELOST). To break a wait for
- * all, use `lockkeeper break`: each of them is told LK_ELOST.
+ * when it goes on; if others have met without it, it is told so (LK_ELOST).
  *
  * COUNTED ONCE. A wait has one id. A request that is sent again after a lost connection finds it,
  * and the generation that it met in, for an hour. A wait that ends at its limit, or is cancelled,

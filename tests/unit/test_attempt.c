@@ -456,6 +456,28 @@ static void test_a_grant_of_something_else_goes_back(void **state)
 	assert_true(effects.new_number && attempt.number != number);
 }
 
+/* What its head has named is the number of all its tries, and of no other head's. */
+static void test_a_named_number_is_kept(void **state)
+{
+	(void)state;
+	struct lk__attempt attempt = begin(false, true, 0);
+	attempt.rules.queues = true;
+	adopted.want.number = 77;
+	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
+	struct lk__effects effects = step(&attempt, LK__ATTEMPT_UNKNOWN, 1);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
+	assert_int_equal(effects.compensate, LK__COMPENSATE_NOT);
+	step(&attempt, LK__ATTEMPT_TIMER, 20 * MS);
+	assert_int_equal(attempt.number, 77);
+	leave(&attempt, true, 21 * MS);
+	adopted.want.number = 78;
+	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 22 * MS).action, LK__ATTEMPT_DO_AWAIT);
+	effects = step(&attempt, LK__ATTEMPT_GRANTED, 23 * MS);
+	assert_int_equal(effects.gives_up, 77);
+	assert_int_equal(effects.action, LK__ATTEMPT_DO_SEND);
+	assert_int_equal(attempt.number, 78);
+}
+
 /* A connection that is lost before the try was written: at once again, but not for ever. */
 static void test_an_unsent_try_is_sent_again(void **state)
 {
@@ -758,6 +780,7 @@ int main(void)
 		cmocka_unit_test(test_a_poll_limits_the_pause),
 		cmocka_unit_test(test_a_poll_follows_the_holder),
 		cmocka_unit_test(test_a_grant_of_something_else_goes_back),
+		cmocka_unit_test(test_a_named_number_is_kept),
 		cmocka_unit_test(test_an_unsent_try_is_sent_again),
 		cmocka_unit_test(test_a_wait_without_limit_ends_after_failures),
 		cmocka_unit_test(test_a_grant_while_closing_goes_back),
