@@ -20,7 +20,7 @@
 static bool is_tracked_kind(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
-	return recipe->sharing != LK__NO_HOLD && !(recipe->flags & LK__SHARES) && !entry->is_quorum;
+	return recipe->sharing != LK__NO_HOLD && !(recipe->flags & LK__SHARES);
 }
 
 static uint32_t generation_of(const struct lk__node *node)
@@ -84,7 +84,7 @@ static struct lk__looks *looks_new(struct lk__node *node, uint16_t slot)
 bool lk__looks_add(struct lk__looks **looks, struct lk__entry *entry)
 {
 	struct lk__node *node = lk__entry_node(entry);
-	if (!is_tracked_kind(entry))
+	if (!is_tracked_kind(entry) || entry->is_quorum)
 		return true;
 	lk__tracking_want(node);
 	if (!lk__tracking_is_on(&node->tracking))

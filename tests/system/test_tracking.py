@@ -282,6 +282,20 @@ def test_red_as_its_majority_is_gone(make_server, make_keeper):
     until(lambda: keeper.events_of(2) or servers[1].call("EXISTS", "q"), SOON_S, "it is told")
 
 
+def test_red_is_overwritten(make_server, make_keeper):
+    """A node that has something else there cannot be given the lock again."""
+    servers = [make_server() for _ in range(3)]
+    keeper = make_keeper(servers[0].unix_url, watchdog_ms=WATCHDOG_MS)
+    for number, server in enumerate(servers):
+        keeper.open(server.unix_url, c=f"n{number}", watchdog_ms=WATCHDOG_MS)
+        keeper.listen(f"n{number}")
+    keeper.call("acquire", "q", kind="red", c="n0", nodes="n0,n1,n2").ok()
+    until(lambda: whole(servers), SOON_S, "each server watches its key")
+    for server in servers[:2]:
+        server.call("SET", "q", "another's")
+    until(lambda: keeper.events_of(2), SOON_S, "it is told")
+
+
 def test_in_a_cluster(cluster, make_keeper):
     keeper = make_keeper(cluster.url, watchdog_ms=WATCHDOG_MS)
     keeper.listen()
