@@ -362,6 +362,18 @@ static void enter_again(struct sim_worker *worker, lk_lock *lock)
 		sim_fail("entered again, and the hold ends sooner");
 }
 
+/* Who has lost it is told so, whatever is free by now. */
+static void enter_behind_a_loss(struct sim_worker *worker, lk_lock *lock)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_error error = {.code = 0};
+	worker->caller.sure = true;
+	int rc = sim_acquire(&worker->caller, lock, 0, worker->caller.named, &options, &error);
+	worker->caller.sure = false;
+	if (rc == 0 && !worker->client->closing)
+		sim_fail("worker %d has lost the lock, and enters it again", worker->number);
+}
+
 static void use(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 {
 	for (int64_t steps = sim_between(0, 2); steps > 0; steps--) {
@@ -381,6 +393,10 @@ static void use(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 			break;
 		case 4:
 			enter_again(worker, lock);
+			break;
+		case 8:
+			if (sim_chance(200) && !worker->client->closing)
+				enter_behind_a_loss(worker, lock);
 			break;
 		}
 		keep(worker, lock, side);
