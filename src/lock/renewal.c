@@ -77,6 +77,17 @@ static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *r
 	}
 }
 
+static void watch_lost(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__hold *hold = entry->hold;
+	lk__entry_lose(entry, now_ns);
+	if (hold->abandoned) {
+		/* Its thread is gone: nobody will release it. The notice stays until it is read. */
+		hold->count = 0;
+	}
+	lk__entry_promote(entry);
+}
+
 void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
 		    const struct lk__trouble *trouble)
 {
@@ -94,6 +105,11 @@ void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_
 	} else if (answer == 0 && !entry->passing) { /* else its release was there first */
 		lk__entry_lose(entry, now_ns);
 		lk__entry_promote(entry);
+	} else if (answer == 1 && !entry->passing && now_ns >= lk__hold_deadline(entry->hold)) {
+		/* It has ended, and stays lost whatever a server says behind that. */
+		lk__compensation_reserve(entry); /* without it, close tells of it */
+		lk__entry_note_unanswered(entry, renewed->lease_ms);
+		watch_lost(entry, now_ns);
 	} else if (answer == 1) {
 		renewed_confirm(entry, renewed, sent_ns);
 		lk__entry_free_spares(entry);
@@ -232,17 +248,6 @@ static void batch_add(struct lk__batch **batch, struct lk__entry *entry)
 }
 
 /* ---- the turn ---- */
-
-static void watch_lost(struct lk__entry *entry, int64_t now_ns)
-{
-	struct lk__hold *hold = entry->hold;
-	lk__entry_lose(entry, now_ns);
-	if (hold->abandoned) {
-		/* Its thread is gone: nobody will release it. The notice stays until it is read. */
-		hold->count = 0;
-	}
-	lk__entry_promote(entry);
-}
 
 static void watch_linger(struct lk__entry *entry, int64_t now_ns)
 {
