@@ -2,6 +2,12 @@
 
 They stand in the order of the rules that keep a lock a lock. A world finds its own by the same seed
 each time, until the code changes.
+
+No seed can find that a client which got no time itself takes a replica for dead: in a run with
+stalls nothing is promised of replicas. Five defects in who may vote, of a quorum with a node that
+has replicas, were not found: one node that votes too soon is no majority, and a run in which it
+lacks something is not judged any more. The extension of a lease is the script of a renewal, and so
+is the mutant that shortens it.
 """
 from __future__ import annotations
 
@@ -161,7 +167,7 @@ MUTANTS = [
         ("src/sync/term.h", "passing->term_ns / 10 * 9", "passing->term_ns * 1000"),
         ("src/sync/term.h", "term->handovers >= LK__TERM_HANDOVERS_MAX",
          "term->handovers >= 100000000")],
-        World("kinds")),
+        Program("unit/test_term", "a seed that finds it changes with each event before")),
     # ---- fence tokens ----
     Mutant("token-text", "a fence token is written as Lua writes numbers", [
         ("src/sync/fenced/acquire.lua", "string.format('%.0f', math.max(newest + 1, now))",
@@ -228,7 +234,7 @@ MUTANTS = [
     # ---- what no world shows ----
     Mutant("loss-hidden", "who enters again behind a loss is not told of it", [
         (HOLD, "if (hold->lost) {\n\t\tlk__entry_promote", "if (0) {\n\t\tlk__entry_promote")],
-        Program("api/test_queue_truth", "workers of a world ask for their deadline first")),
+        World("kinds")),
     Mutant("no-drift", "nothing is taken off a lease for clocks that drift", [
         (ATTEMPT, "lease_ns - lease_ns / DRIFT_PER_LEASE - DRIFT_NS;",
          "lease_ns + 0 * lease_ns / DRIFT_PER_LEASE * DRIFT_NS;")],
@@ -372,4 +378,48 @@ MUTANTS = [
     Mutant("ask-again", "a copy of a request asks whoever has the lock by then", [
         ("src/sync/ask/ask.lua", "== ARGV[2] .. '\\n' then", "== ARGV[2] .. '?' then")],
         World("told")),
+    # ---- holes that were closed ----
+    Mutant("lost-comes-back", "an answer behind the end of a lease brings the lock back", [
+        ("src/lock/renewal.c",
+         "answer == 1 && !entry->passing && now_ns >= lk__hold_deadline(entry->hold)",
+         "answer == 1 && !entry->passing && now_ns < 0")],
+        World("kinds")),
+    Mutant("no-answer-limit", "a connection whose oldest answer is late is waited for", [
+        ("src/conn/conn.c", "if (now_ns >= lk__conn_limit_ns(conn)) {", "if (now_ns < 0) {")],
+        World("kinds")),
+    Mutant("shard-master-trusted", "connections to a former master of a cluster stay", [
+        ("src/topo/cluster.c", "\tlk__node_disown(&shard->node, reason);\n", "")],
+        World("cluster")),
+    Mutant("shard-replicas-uncounted", "the replicas of a cluster's master need not acknowledge", [
+        ("src/topo/cluster.c", "(int)(count > LK__ACKS_MAX ? LK__ACKS_MAX + 1 : count)", "0")],
+        World("cluster")),
+    Mutant("ask-unsaid", "a key that is on its way is asked for without ASKING", [
+        ("src/conn/pipeline.c", "request->asking = node && *reply->str == 'A';",
+         "request->asking = false;")],
+        Program("unit/test_redirect", "the slot is all moved before the redirects end")),
+    Mutant("moved-copy", "a redirect of a second copy says that nothing was done", [
+        ("src/conn/pipeline.c",
+         "bool copied = request->sends > 0 && !request->question;\n\tint code",
+         "bool copied = false;\n\tint code")],
+        Program("unit/test_redirect", "a redirect is followed, and its code seldom told")),
+    Mutant("parted-refused", "a call fails while some of its keys have moved", [
+        ("src/conn/pipeline.c", "if (!request->patient || request->batch",
+         "if (request || request->batch")],
+        Program("unit/test_redirect", "waits try again, and what moves may refuse in a world")),
+    Mutant("passed-in-doubt", "a lock in doubt is handed over in memory", [
+        ("src/sync/term.h", "if (!passing->waiting || passing->doubt || over)",
+         "if (!passing->waiting || over)")],
+        Program("unit/test_term", "doubt and hand-over have to fall into the same 0.1 ms")),
+    Mutant("red-gives-early", "a red lock gives up while a majority is still possible", [
+        ("src/sync/red/votes.c", "votes->granted + votes->open >= votes->majority",
+         "votes->granted + votes->open > votes->majority")],
+        Program("unit/test_votes", "the try is repeated within the wait")),
+    Mutant("red-not-worth-it", "a red lock is granted with nothing left of its lease", [
+        ("src/sync/red/votes.c", "if (votes->granted >= majority && worth)",
+         "if (votes->granted >= majority)")],
+        Program("unit/test_votes", "a try ends by its node limit long before the lease does")),
+    Mutant("signals-taken", "threads of the library take signals", [
+        ("src/base/door.c", "\tpthread_sigmask(SIG_SETMASK, &all, &saved);",
+         "\tpthread_sigmask(SIG_BLOCK, NULL, &saved);")],
+        Program("api/test_threads", "a world has no signals")),
 ]

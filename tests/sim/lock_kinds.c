@@ -362,11 +362,17 @@ static void enter_again(struct sim_worker *worker, lk_lock *lock)
 		sim_fail("entered again, and the hold ends sooner");
 }
 
-/* Who has lost it is told so, whatever is free by now. */
-static void enter_behind_a_loss(struct sim_worker *worker, lk_lock *lock)
+/* Who has lost it is told so, whatever is free by now, and whatever a server still says. */
+static void look_behind_a_loss(struct sim_worker *worker, lk_lock *lock)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_error error = {.code = 0};
+	for (int i = 0; i < 10; i++) {
+		sim_sleep(sim_between(1, 5000) * SIM_US);
+		sim_check_over(&worker->caller, lock);
+	}
+	if (worker->client->closing || !sim_chance(200))
+		return;
 	worker->caller.sure = true;
 	int rc = sim_acquire(&worker->caller, lock, 0, worker->caller.named, &options, &error);
 	worker->caller.sure = false;
@@ -395,8 +401,7 @@ static void use(struct sim_worker *worker, lk_lock *lock, enum sim_side side)
 			enter_again(worker, lock);
 			break;
 		case 8:
-			if (sim_chance(200) && !worker->client->closing)
-				enter_behind_a_loss(worker, lock);
+			look_behind_a_loss(worker, lock);
 			break;
 		}
 		keep(worker, lock, side);
