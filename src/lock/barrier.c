@@ -102,11 +102,15 @@ static int meeting_met(struct lk__meeting *meeting)
 	return 0;
 }
 
-/* Tells whether the server may have counted it, or count it yet. */
+/* Tells whether the server may have counted it, or count it yet: after a "busy" that is so where a
+ * copy of its one try is still under way, which is being compensated. */
 static bool is_unsettled(const struct lk__meeting *meeting, int code)
 {
-	return meeting->acquire.caller.tried && code != LK_EBUSY && code != LK_ELOST &&
-	       code != LK_EINVAL && code != LK_EWRONGTYPE && code != LK_ECLOSED;
+	const struct lk__entry *entry = meeting->barrier->entry;
+	if (code == LK_EBUSY)
+		return atomic_load(&entry->compensating) > 0;
+	return meeting->acquire.caller.tried && code != LK_ELOST && code != LK_EINVAL &&
+	       code != LK_EWRONGTYPE && code != LK_ECLOSED;
 }
 
 /* Gives the place up, and asks what became of it. */
