@@ -28,10 +28,11 @@ static void front_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
 	struct lk__front_place *place = (struct lk__front_place *)((char *)tracker -
 								   offsetof(struct lk__front_place,
 									    tracker));
+	bool touched = news == LK__TRACKING_TOUCHED || news == LK__TRACKING_FLUSHED;
 	bool looked = atomic_exchange(&place->looked, false);
-	if (looked && news != LK__TRACKING_TOUCHED) {
+	if (looked && !touched) {
 		lk__channel_touch(place->listening, after);
-	} else if (news == LK__TRACKING_TOUCHED) {
+	} else if (touched) {
 		atomic_store(&place->all, !looked);
 		lk__channel_hint(place->listening, after);
 	}
