@@ -32,6 +32,8 @@ const struct option_row elect_options[] = {
 	{OPTION_TRANSFER, "transfer", "ID",
 	 "ask the leader of NAME to end its command and hand over to ID"},
 	{OPTION_RESIGN, "resign", NULL, "ask the leader of NAME to end its command and resign"},
+	{OPTION_RETIRE, "retire", NULL,
+	 "before a deploy: all that stand for NAME now make way for those that come"},
 	{OPTION_READY_FILE, "ready-file", "FILE",
 	 "keep FILE, with `candidate` or `leading TERM`, while the server answers"},
 	{OPTION_PROGRESS_FILE, "progress-file", "FILE",
@@ -57,7 +59,8 @@ struct elect_state {
 static int asks_take(struct elect_state *state, int id)
 {
 	if (state->asks)
-		return trouble("--candidates, --transfer, --resign and --check exclude each other");
+		return trouble("--candidates, --transfer, --resign, --retire and --check exclude "
+			       "each other");
 	state->asks = id;
 	return 0;
 }
@@ -94,6 +97,7 @@ static int elect_take(void *context, int id, const char *value)
 		state->to = value;
 		return asks_take(state, id);
 	case OPTION_RESIGN:
+	case OPTION_RETIRE:
 	case OPTION_CANDIDATES:
 	case OPTION_CHECK:
 		return asks_take(state, id);
@@ -181,6 +185,17 @@ static int leader_ask(lk_election *election, const char *name, const char *id)
 	return result ? trouble_library(&error) : 0;
 }
 
+static int retire_ask(lk_election *election, const char *name)
+{
+	lk_error error = {0};
+	int count = lk_election_retire(election, &error);
+	if (count == 0) {
+		message("%s: nobody stands for it", name);
+		return EXIT_VACANT;
+	}
+	return count < 0 ? trouble_library(&error) : 0;
+}
+
 static int client_ask(const struct elect_state *state, lk_client *client, const char *name)
 {
 	lk_election *election = NULL;
@@ -188,6 +203,7 @@ static int client_ask(const struct elect_state *state, lk_client *client, const 
 	if (lk_election_new(&election, client, name, LK_STRLEN, NULL, &error))
 		return trouble_library(&error);
 	int code = state->asks == OPTION_CANDIDATES ? candidates_ask(election, state->json)
+		   : state->asks == OPTION_RETIRE   ? retire_ask(election, name)
 						    : leader_ask(election, name, state->to);
 	lk_election_free(election);
 	return code;

@@ -26,6 +26,7 @@
 struct rounds {
 	lk_config *config;
 	struct keeper_options options;
+	struct keeper_election election;
 	struct keeper_outcome *outcome; /* shared with the round's process */
 	sigset_t taken, before;
 	int ending; /* the signal that ends it all, or 0 */
@@ -127,6 +128,8 @@ static int rounds_run(struct rounds *rounds, int once)
 		int shown = code < 0 ? EXIT_SIGNAL_BASE - 1 - code : code;
 		if (once || !goes_on(rounds, code))
 			return shown;
+		if (rounds->outcome->leaving)
+			rounds->election.standing = LK_STAND_LEAVING;
 		pause_set(rounds, shown);
 		rounds_pause(rounds);
 		if (rounds->ending)
@@ -143,6 +146,8 @@ int elect_rounds(lk_config *config, const struct keeper_options *options, int on
 	if (rounds.outcome == MAP_FAILED)
 		return trouble_errno(errno, "cannot map memory");
 	rounds.options.outcome = rounds.outcome;
+	rounds.election = *options->election;
+	rounds.options.election = &rounds.election;
 	sigemptyset(&rounds.taken);
 	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
 		sigaddset(&rounds.taken, taken[i]);

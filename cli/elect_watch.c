@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -87,10 +88,19 @@ static void asked_take(struct elect_watch *watch, const lk_leader *leader)
 	if (!*leader->asked || leader->vacant ||
 	    lk_election_term(watch->candidate, &term, NULL) != 0 || term != leader->term)
 		return;
+	if (strncmp(leader->asked, "leav", 4) == 0)
+		atomic_store(&watch->leaving, 1);
+	if (strcmp(leader->asked, "leaving") == 0)
+		return; /* until another waits */
 	pthread_mutex_lock(&watch->mutex);
 	snprintf(watch->asked, sizeof(watch->asked), "%s", leader->asked);
 	pthread_mutex_unlock(&watch->mutex);
 	eventfd_write(watch->asked_fd, 1);
+}
+
+int elect_watch_names_one(const char *asked)
+{
+	return *asked && strcmp(asked, "resign") != 0 && strcmp(asked, "leave") != 0;
 }
 
 int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE])

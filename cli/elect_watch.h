@@ -27,6 +27,7 @@ struct elect_watch {
 	pthread_t thread;
 	pthread_mutex_t mutex;
 	char asked[LK_FIELD_SIZE]; /* for what; under the mutex */
+	_Atomic int leaving;       /* it is about to end, as somebody has said */
 	int begun;
 };
 
@@ -41,6 +42,9 @@ void elect_watch_progress(struct elect_watch *watch);
 
 /* Returns 1 if the leader was asked for something, "resign" or an id; 0: nothing. */
 int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE]);
+
+/* Tells whether that names who is to lead. */
+int elect_watch_names_one(const char *asked);
 
 /* Checks the file of another process, and prints it: 0; 1, it says nothing (any more); or
  * EXIT_TROUBLE (said). */

@@ -473,7 +473,7 @@ static void guard_check(struct keeper *keeper)
 static void asked_obey(const struct keeper *keeper)
 {
 	message("%s: asked to %s%s: ending the command", keeper->options->name,
-		strcmp(keeper->asked, "resign") ? "hand over to " : "", keeper->asked);
+		elect_watch_names_one(keeper->asked) ? "hand over to " : "", keeper->asked);
 	guard_send(&keeper->guard, GUARD_END, 0);
 }
 
@@ -579,7 +579,7 @@ static void release(struct keeper *keeper, int code)
 	report_held(&keeper->report);
 	telling_releasing(&keeper->telling, code, is_lost(keeper));
 	relay_release(code, RELEASE_LIMIT_S, kept_ms > 0);
-	int given = *keeper->asked && strcmp(keeper->asked, "resign") != 0 &&
+	int given = elect_watch_names_one(keeper->asked) &&
 		    lk_election_transfer(keeper->hold.election, keeper->asked, &error) == 0;
 	release_take(keeper, kept_ms, given ? 0 : run_hold_release(&keeper->hold, kept_ms, &error),
 		     &error);
@@ -763,6 +763,7 @@ static void outcome_note(const struct keeper *keeper)
 	outcome->acquired = 1;
 	outcome->started = keeper->started;
 	outcome->asked = *keeper->asked != '\0';
+	outcome->leaving = keeper->watch.leaving;
 	outcome->held_ms = (clock_now_ns() - keeper->granted_ns) / NS_PER_MS;
 }
 

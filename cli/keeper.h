@@ -32,6 +32,7 @@ struct keeper_outcome {
 	int acquired; /* the lock was granted, */
 	int started;  /* and the command ran; */
 	int asked;    /* and was ended since the leader was asked to give its place away; */
+	int leaving;  /* it was said to be about to end */
 	int passes;   /* or was not, and what stood in the way may pass */
 	int64_t held_ms;
 };

@@ -17,6 +17,7 @@
  *                                                                                  PX 30 days
  *   lockkeeper_candidates:{web}              hash    { <id>: "<priority> <standing> <since>
  *                                                    <until> <lease> <host> <value>" }  with a ttl
+ *   lockkeeper_order:{web}                   sorted set, the order of these             with a ttl
  *   redisson_lock__channel:{web}:<id>        channel of one candidate: "look"
  *   lockkeeper_election:{web}                channel of those who observe: the term, or "vacant"
  *
@@ -55,6 +56,12 @@
  * these those that are leaving (LK_STAND_LEAVING). A release reserves the place for the next one in
  * the same step, and tells it. One that does not take it within a second has lost its turn. A
  * higher priority does not depose a leader.
+ *
+ * A DEPLOY that replaces all processes one by one should not elect those that it is about to end.
+ * It calls lk_election_retire() before it begins: all that stand then, and the leader, are leaving.
+ * The leader is asked to hand over when the first new one waits, and no other change follows.
+ * `lockkeeper elect` does that; a program of its own observes lk_leader.asked, and when it is
+ * "leave" it stops its work, resigns, and stands again only with LK_STAND_LEAVING.
  *
  * NOTHING WITHOUT A THREAD. A threadless client has no elections yet (LK_EBLOCKING), and a quorum
  * of servers has none.
@@ -111,7 +118,8 @@ typedef struct lk_leader {
 	size_t value_size;
 	char value[LK_ELECTION_VALUE_SIZE_MAX + 1]; /* and a NUL */
 	char asked[LK_FIELD_SIZE]; /* by lk_election_ask(): "", "resign", or the id of a candidate
-				      that is to lead */
+				      that is to lead; of a leader that is leaving: "leaving", or
+				      "leave" when another waits that is not */
 } lk_leader;
 
 #define LK_LEADER_INIT                                                                             \
@@ -236,6 +244,25 @@ LK_API int lk_election_term(lk_election *election, uint64_t *term_out, lk_error 
  * lk_election_is_leading(). Since 0.1.
  */
 LK_API int lk_election_progress(lk_election *election, lk_error *error);
+
+/*
+ * Changes how it stands: the priority, and LK_STAND_…. One that waits has its new place in the
+ * order at once. A leader that is leaving leads on until another waits that is not leaving, and is
+ * then asked to hand over (lk_leader.asked is "leave"); LK_STAND_NORMAL takes that back. While it
+ * neither waits nor leads the change is for the next time. Blocks for one round trip, at most for
+ * the command limit. Errors: LK_EMAYBEHELD (no answer: the server may have changed it), LK_EINVAL
+ * and those of lk_client_ping(). Since 0.1.
+ */
+LK_API int lk_election_set_standing(lk_election *election, int priority, int standing,
+				    lk_error *error);
+
+/*
+ * Says of all that wait at this moment, and of the leader, that they are leaving, as each of them
+ * could with lk_election_set_standing(). Returns how many they are. One that joins later is not
+ * among them. Blocks for one round trip, at most for the command limit. Errors: LK_EMAYBEHELD (no
+ * answer: it may have been done), LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ */
+LK_API int lk_election_retire(lk_election *election, lk_error *error);
 
 /*
  * Asks the server who leads. Set `struct_size` first. Blocks for one round trip, at most for the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The public face of elections: candidates, leaders, and those who observe them. */
+/* The public face of elections: those who stand and lead. */
 #include <lockkeeper/election.h>
 
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "api/check.h"
+#include "api/election_call.h"
 #include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
@@ -116,17 +117,8 @@ int lk_election_new(lk_election **election_out, lk_client *client, const void *n
 	return 0;
 }
 
-/* A call under way. */
-struct election_call {
-	lk_election *election;
-	struct lk__thread *thread;
-	const char *operation;
-	struct lk__owner owner;
-	int saved;
-};
-
-static int call_begin(struct election_call *call, lk_election *election, const char *operation,
-		      lk_error *error)
+int lk__election_begin(struct lk__election_call *call, lk_election *election, const char *operation,
+		       lk_error *error)
 {
 	if (!election) {
 		lk__fail(error, LK_EINVAL, "%s: election is NULL", operation);
@@ -138,10 +130,20 @@ static int call_begin(struct election_call *call, lk_election *election, const c
 	return lk__enter(election->client, operation, &call->thread, &call->saved, error);
 }
 
-static int call_end(const struct election_call *call, int rc)
+int lk__election_end(const struct lk__election_call *call, int rc)
 {
 	lk__leave(call->saved);
 	return rc;
+}
+
+int64_t lk__election_until_ns(const lk_election *election)
+{
+	return lk__after_ms(lk__now_ns(), election->client->config->command_timeout_ms);
+}
+
+bool lk__is_candidate_id(const char *id)
+{
+	return *id && strnlen(id, LK_FIELD_SIZE) < LK_FIELD_SIZE;
 }
 
 lk_election *lk_election_free(lk_election *election)
@@ -164,7 +166,7 @@ struct leading {
 };
 
 /* 0, LK_ENOTOWNER or LK_ELOST. */
-static int leading_of(const struct election_call *call, struct leading *leading)
+static int leading_of(const struct lk__election_call *call, struct leading *leading)
 {
 	struct lk__entry *entry = call->election->entry;
 	int rc = LK_ENOTOWNER;
@@ -180,7 +182,7 @@ static int leading_of(const struct election_call *call, struct leading *leading)
 	return rc;
 }
 
-static int not_leading(const struct election_call *call, int code, lk_error *error)
+static int not_leading(const struct lk__election_call *call, int code, lk_error *error)
 {
 	return lk__fail(error, code, "%s \"%.100s\": %s", call->operation,
 			call->election->entry->name,
@@ -190,14 +192,14 @@ static int not_leading(const struct election_call *call, int code, lk_error *err
 static int election_leading(lk_election *election, const char *operation, struct leading *leading,
 			    lk_error *error)
 {
-	struct election_call call;
-	int rc = call_begin(&call, election, operation, error);
+	struct lk__election_call call;
+	int rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
 	rc = leading_of(&call, leading);
 	if (rc < 0)
 		not_leading(&call, rc, error);
-	return call_end(&call, rc);
+	return lk__election_end(&call, rc);
 }
 
 int lk_election_is_leading(lk_election *election, lk_error *error)
@@ -249,7 +251,7 @@ int lk_election_progress(lk_election *election, lk_error *error)
 
 /* ---- standing ---- */
 
-static int election_begin(const struct election_call *call, int64_t wait_ms, bool joins,
+static int election_begin(const struct lk__election_call *call, int64_t wait_ms, bool joins,
 			  lk_error *error)
 {
 	lk_election *election = call->election;
@@ -269,14 +271,14 @@ static int election_begin(const struct election_call *call, int64_t wait_ms, boo
 
 int lk_election_join(lk_election *election, lk_error *error)
 {
-	struct election_call call;
-	int rc = call_begin(&call, election, "lk_election_join", error);
+	struct lk__election_call call;
+	int rc = lk__election_begin(&call, election, "lk_election_join", error);
 	if (rc < 0)
 		return rc;
-	return call_end(&call, election_begin(&call, LK_WAIT_MAX_MS, true, error));
+	return lk__election_end(&call, election_begin(&call, LK_WAIT_MAX_MS, true, error));
 }
 
-static int campaign_end(const struct election_call *call, uint64_t *term_out, lk_error *error)
+static int campaign_end(const struct lk__election_call *call, uint64_t *term_out, lk_error *error)
 {
 	lk_election *election = call->election;
 	struct leading leading;
@@ -299,15 +301,15 @@ int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *canc
 			 uint64_t *term_out, lk_error *error)
 {
 	const char *operation = "lk_election_campaign";
-	struct election_call call;
+	struct lk__election_call call;
 	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	if (rc == 0)
-		rc = call_begin(&call, election, operation, error);
+		rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
 	rc = lk__cancel_enter(cancel, call.thread, error);
 	if (rc < 0)
-		return call_end(&call, rc);
+		return lk__election_end(&call, rc);
 	rc = lk__election_await_left(election, call.thread, &wait_ms, cancel, error);
 	if (rc == 0)
 		rc = election_begin(&call, wait_ms, false, error);
@@ -319,13 +321,13 @@ int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *canc
 		rc = campaign_end(&call, term_out, error);
 	}
 	lk__cancel_leave(cancel);
-	return call_end(&call, rc);
+	return lk__election_end(&call, rc);
 }
 
 /* ---- giving it up ---- */
 
 /* Releases what it leads. */
-static int election_release(const struct election_call *call, int64_t until_ns, lk_error *error)
+static int election_release(const struct lk__election_call *call, int64_t until_ns, lk_error *error)
 {
 	struct lk__releasing releasing;
 	lk__release_init(&releasing, call->election->entry, call->thread, &call->owner, 0, false,
@@ -337,11 +339,11 @@ static int election_release(const struct election_call *call, int64_t until_ns, 
 int lk_election_resign(lk_election *election, int64_t limit_ms, lk_error *error)
 {
 	const char *operation = "lk_election_resign";
-	struct election_call call;
+	struct lk__election_call call;
 	struct leading leading;
 	int rc = LK__CHECK(operation, error, {LK__WAIT, limit_ms});
 	if (rc == 0)
-		rc = call_begin(&call, election, operation, error);
+		rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
 	int64_t until_ns = limit_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), limit_ms);
@@ -361,12 +363,7 @@ int lk_election_resign(lk_election *election, int64_t limit_ms, lk_error *error)
 		rc = lk__fail(error, LK_EMAYBEHELD,
 			      "%s \"%.100s\": the wait has not ended within the limit", operation,
 			      election->entry->name);
-	return call_end(&call, rc);
-}
-
-static int64_t command_until_ns(const lk_election *election)
-{
-	return lk__after_ms(lk__now_ns(), election->client->config->command_timeout_ms);
+	return lk__election_end(&call, rc);
 }
 
 /* No answer has come: it is looked at whether it still leads. */
@@ -381,17 +378,17 @@ static void election_doubt(const lk_election *election)
 }
 
 /* Asks what changes something as long as it leads: 0 with the reply's request, or a code. */
-static int leader_ask(const struct election_call *call, struct lk__request *request,
+static int leader_ask(const struct lk__election_call *call, struct lk__request *request,
 		      lk_error *error)
 {
 	int rc = lk__ask_entry(call->election->entry, call->thread, request, call->operation,
-			       command_until_ns(call->election), error);
+			       lk__election_until_ns(call->election), error);
 	if (rc == LK_EMAYBEHELD || rc == LK_ENOTDURABLE)
 		election_doubt(call->election);
 	return rc == LK__WAIT_READY ? 0 : rc;
 }
 
-static int transfer_read(const struct election_call *call, const struct lk__request *request,
+static int transfer_read(const struct lk__election_call *call, const struct lk__request *request,
 			 uint64_t term, const char *id, lk_error *error)
 {
 	int64_t done;
@@ -415,26 +412,19 @@ static int transfer_read(const struct election_call *call, const struct lk__requ
 	return 0;
 }
 
-#define NOT_AN_ID "%s: `id` cannot be the id of a candidate"
-
-static bool is_candidate_id(const char *id)
-{
-	return *id && strnlen(id, LK_FIELD_SIZE) < LK_FIELD_SIZE;
-}
-
 int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
 {
 	const char *operation = "lk_election_transfer";
-	struct election_call call;
+	struct lk__election_call call;
 	struct leading leading;
-	if (!id || !is_candidate_id(id))
-		return lk__fail(error, LK_EINVAL, NOT_AN_ID, operation);
-	int rc = call_begin(&call, election, operation, error);
+	if (!id || !lk__is_candidate_id(id))
+		return lk__fail(error, LK_EINVAL, LK__NOT_A_CANDIDATE, operation);
+	int rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
 	rc = leading_of(&call, &leading);
 	if (rc < 0)
-		return call_end(&call, not_leading(&call, rc, error));
+		return lk__election_end(&call, not_leading(&call, rc, error));
 	struct lk__request *request = lk__election_transfer(&election->entry->target, leading.field,
 							    id);
 	rc = leader_ask(&call, request, error);
@@ -442,12 +432,12 @@ int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
 		rc = transfer_read(&call, request, leading.term, id, error);
 		lk__request_free(request);
 	}
-	return call_end(&call, rc);
+	return lk__election_end(&call, rc);
 }
 
 /* ---- the value ---- */
 
-static int proclaim_ask(const struct election_call *call, const struct leading *leading,
+static int proclaim_ask(const struct lk__election_call *call, const struct leading *leading,
 			const void *value, size_t size, lk_error *error)
 {
 	int64_t written;
@@ -470,11 +460,11 @@ int lk_election_proclaim(lk_election *election, const void *value, size_t value_
 			 lk_error *error)
 {
 	const char *operation = "lk_election_proclaim";
-	struct election_call call;
+	struct lk__election_call call;
 	struct leading leading;
 	int rc = value_check(operation, value, &value_size, error);
 	if (rc == 0)
-		rc = call_begin(&call, election, operation, error);
+		rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
 	struct lk__stand *stand = &election->stand;
@@ -490,305 +480,68 @@ int lk_election_proclaim(lk_election *election, const void *value, size_t value_
 		rc = 0;
 	else
 		not_leading(&call, rc, error);
-	return call_end(&call, rc);
+	return lk__election_end(&call, rc);
 }
 
-/* ---- asking the server ---- */
+/* ---- how it stands ---- */
 
-/* A question, with its reply's request, or a code. */
-static int look_ask(const struct election_call *call, const char *what, int64_t until_ns,
-		    struct lk__request **request_out, lk_error *error)
+/* The number under which it waits or leads; "" without. */
+static void standing_field(const struct lk__election_call *call, char field_out[LK__FIELD_SIZE])
 {
 	struct lk__entry *entry = call->election->entry;
-	struct lk__request *request = lk__question(lk__election_look(&entry->target, what));
-	int rc = lk__ask_entry(entry, call->thread, request, call->operation, until_ns, error);
-	*request_out = request;
-	return rc == LK__WAIT_READY ? 0 : rc;
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &call->owner);
+	*field_out = '\0';
+	if (hold)
+		lk__field(entry, hold->number, field_out);
+	else if (entry->waiting && entry->waiting->attempt.queued)
+		lk__field(entry, entry->waiting->attempt.number, field_out);
+	pthread_mutex_unlock(&entry->mutex);
 }
 
-static int leader_look(const struct election_call *call, int64_t until_ns, lk_leader *leader_out,
-		       int64_t *left_ms_out, lk_error *error)
+/* How many were changed, or a code. `field` "*": all. */
+static int standing_ask(const struct lk__election_call *call, const char *field, lk_error *error)
 {
-	struct lk__request *request;
-	int rc = look_ask(call, "leader", until_ns, &request, error);
-	if (rc < 0)
+	int64_t changed;
+	struct lk__entry *entry = call->election->entry;
+	struct lk__stand *stand = &call->election->stand;
+	pthread_mutex_lock(&stand->mutex);
+	struct lk__request *request = lk__election_standing(&entry->target, field);
+	pthread_mutex_unlock(&stand->mutex);
+	int rc = lk__ask_entry(entry, call->thread, request, call->operation,
+			       lk__election_until_ns(call->election), error);
+	if (rc != LK__WAIT_READY)
 		return rc;
-	if (!lk__election_read_leader(request->reply, leader_out, left_ms_out))
+	if (lk__reply_integer(request->reply, 0, INT32_MAX, &changed))
+		rc = (int)changed;
+	else
 		rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
 	lk__request_free(request);
 	return rc;
 }
 
-static void leader_copy(lk_leader *leader_out, const lk_leader *leader)
+int lk_election_set_standing(lk_election *election, int priority, int standing, lk_error *error)
 {
-	lk__copy_sized(leader_out, leader_out->struct_size, leader, sizeof(*leader));
-}
-
-static int leader_check(const char *operation, const lk_leader *leader_out, lk_error *error)
-{
-	if (!leader_out)
-		return lk__fail(error, LK_EINVAL, "%s: leader_out is NULL", operation);
-	return lk__check_size(operation, leader_out, offsetof(lk_leader, value_size),
-			      sizeof(*leader_out), error);
-}
-
-int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_error *error)
-{
-	const char *operation = "lk_election_leader";
-	struct election_call call;
-	lk_leader leader;
-	int64_t left_ms;
-	int rc = leader_check(operation, leader_out, error);
+	const char *operation = "lk_election_set_standing";
+	struct lk__election_call call;
+	char field[LK__FIELD_SIZE];
+	int rc = LK__CHECK(operation, error, {LK__PRIORITY, priority}, {LK__STANDING, standing});
 	if (rc == 0)
-		rc = call_begin(&call, election, operation, error);
+		rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
-	rc = leader_look(&call, command_until_ns(election), &leader, &left_ms, error);
-	if (rc == 0)
-		leader_copy(leader_out, &leader);
-	return call_end(&call, rc);
+	pthread_mutex_lock(&election->stand.mutex);
+	election->stand.priority = priority;
+	election->stand.standing = standing;
+	pthread_mutex_unlock(&election->stand.mutex);
+	standing_field(&call, field);
+	rc = *field ? standing_ask(&call, field, error) : 0;
+	return lk__election_end(&call, rc < 0 ? rc : 0);
 }
 
-static int ask_read(const struct election_call *call, const redisReply *reply, const char *id,
-		    lk_error *error)
+int lk_election_retire(lk_election *election, lk_error *error)
 {
-	int64_t answer;
-	const char *name = call->election->entry->name;
-	if (!lk__reply_integer(reply, -1, 1, &answer))
-		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
-	if (answer < 0)
-		return lk__fail(error, LK_EBUSY, "%s \"%.100s\": %.64s does not wait",
-				call->operation, name, id);
-	if (answer == 0)
-		return lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": nobody leads", call->operation,
-				name);
-	return 0;
-}
-
-int lk_election_ask(lk_election *election, const char *id, lk_error *error)
-{
-	const char *operation = "lk_election_ask";
-	struct election_call call;
-	if (id && !is_candidate_id(id))
-		return lk__fail(error, LK_EINVAL, NOT_AN_ID, operation);
-	int rc = call_begin(&call, election, operation, error);
-	if (rc < 0)
-		return rc;
-	struct lk__request *request = lk__election_ask(&election->entry->target,
-						       id ? id : "resign");
-	rc = lk__ask_entry(election->entry, call.thread, request, operation,
-			   command_until_ns(election), error);
-	if (rc == LK__WAIT_READY) {
-		rc = ask_read(&call, request->reply, id, error);
-		lk__request_free(request);
-	}
-	return call_end(&call, rc);
-}
-
-static int candidate_order(const void *one, const void *other)
-{
-	const lk_candidate *left = one, *right = other;
-	if (left->standing != right->standing)
-		return left->standing < right->standing ? -1 : 1;
-	if (left->priority != right->priority)
-		return left->priority > right->priority ? -1 : 1;
-	if (left->since_us != right->since_us)
-		return left->since_us < right->since_us ? -1 : 1;
-	return strcmp(left->id, right->id);
-}
-
-static int candidates_read(const struct election_call *call, const redisReply *reply,
-			   lk_candidate *candidates_out, size_t most, lk_error *error)
-{
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements > INT32_MAX)
-		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
-	size_t count = 0, size = most ? candidates_out->struct_size : 0;
-	lk_candidate *all = calloc(reply->elements + 1, sizeof(*all));
-	if (!all)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", call->operation);
-	for (size_t i = 0; i < reply->elements; i++)
-		count += lk__election_read_candidate(reply->element[i], &all[count]);
-	qsort(all, count, sizeof(*all), candidate_order);
-	for (size_t i = 0; i < count && i < most; i++)
-		lk__copy_sized((char *)candidates_out + i * size, size, &all[i], sizeof(*all));
-	free(all);
-	return (int)count;
-}
-
-int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, size_t most,
-			   lk_error *error)
-{
-	const char *operation = "lk_election_candidates";
-	struct election_call call;
-	struct lk__request *request;
-	if (most && !candidates_out)
-		return lk__fail(error, LK_EINVAL, "%s: candidates_out is NULL", operation);
-	int rc = most ? lk__check_size(operation, candidates_out, sizeof(*candidates_out),
-				       sizeof(*candidates_out), error)
-		      : 0;
-	if (rc == 0)
-		rc = call_begin(&call, election, operation, error);
-	if (rc < 0)
-		return rc;
-	rc = look_ask(&call, "candidates", command_until_ns(election), &request, error);
-	if (rc == 0) {
-		rc = candidates_read(&call, request->reply, candidates_out, most, error);
-		lk__request_free(request);
-	}
-	return call_end(&call, rc);
-}
-
-/* ---- observing ---- */
-
-#define PAUSE_NS (250 * LK__MS) /* between looks while the server cannot be reached */
-#define BEHIND_MS 5             /* the end of a lease is looked at a little later */
-
-/* Whether that is another than the last one seen: then it is noted, and whether some were
- * missed. */
-static bool leader_note(lk_election *election, lk_leader *leader)
-{
-	const lk_leader *seen = &election->seen;
-	bool other = !election->has_seen || seen->vacant != leader->vacant ||
-		     seen->term != leader->term || strcmp(seen->asked, leader->asked) != 0 ||
-		     seen->value_size != leader->value_size ||
-		     memcmp(seen->value, leader->value, leader->value_size) != 0;
-	uint64_t step = leader->elections - seen->elections;
-	bool next = leader->term == seen->term || (step == 1 && leader->term > seen->term);
-	leader->missed = election->has_seen && !next;
-	if (other) {
-		election->seen = *leader;
-		election->has_seen = true;
-	}
-	return other;
-}
-
-/* One observation: where it listens. */
-struct observation {
-	const struct election_call *call;
-	lk_cancel *cancel;
-	int64_t until_ns;
-	char *channel;
-	size_t channel_size;
-	struct lk__conn *conn;
-	struct lk__listening *listening; /* NULL: not yet */
-	struct lk__heard mark;
-};
-
-static void observe_end(struct observation *observation)
-{
-	if (observation->listening)
-		lk__channel_close(observation->conn, observation->listening);
-	free(observation->channel);
-}
-
-/* Listens at the node that has the election now, and notes what it has heard. */
-static int observe_listen(struct observation *observation)
-{
-	struct lk__entry *entry = observation->call->election->entry;
-	struct lk__conn *conn = &lk__entry_node(entry)->messages;
-	if (observation->listening && conn != observation->conn) {
-		lk__channel_close(observation->conn, observation->listening);
-		observation->listening = NULL;
-	}
-	if (!observation->channel)
-		observation->channel = lk__derived_name(LK__ELECTION_PREFIX, entry->target.key,
-							entry->target.key_size,
-							&observation->channel_size);
-	observation->conn = conn;
-	if (!observation->listening && observation->channel)
-		observation->listening = lk__channel_open(conn, observation->channel,
-							  observation->channel_size, NULL, NULL);
-	if (!observation->listening)
-		return LK_ENOMEM;
-	lk__channel_mark(conn, observation->listening, &observation->mark);
-	return 0;
-}
-
-/* Waits for a message, or until that time. */
-static void observe_wait(struct observation *observation, int64_t until_ns)
-{
-	struct lk__conn *conn = observation->conn;
-	struct lk__thread *thread = observation->call->thread;
-	struct lk__standby standby;
-	if (!lk__channel_stand_by(conn, &observation->mark, false, &standby, thread, until_ns))
-		lk__channel_sleep(conn, &observation->mark, false, thread, until_ns,
-				  observation->cancel);
-	lk__channel_stand_down(conn, &observation->mark, &standby);
-}
-
-/* Tells of an error that asking again does not mend. */
-static bool observe_fails(int code)
-{
-	return code < 0 && (!lk_error_is_retryable(code) || code == LK_ENOMEM);
-}
-
-/* 1 something is new; 0 nothing is, and when to look again; or a code. */
-static int observe_look(struct observation *observation, lk_leader *leader_out,
-			int64_t *next_ns_out, lk_error *error)
-{
-	lk_election *election = observation->call->election;
-	lk_leader leader;
-	int64_t left_ms = -1, now_ns = lk__now_ns();
-	int rc = leader_look(observation->call, command_until_ns(election), &leader, &left_ms,
-			     error);
-	if (observe_fails(rc))
-		return rc;
-	if (rc < 0) {
-		*next_ns_out = now_ns + PAUSE_NS;
-		return 0;
-	}
-	if (leader_note(election, &leader)) {
-		leader_copy(leader_out, &leader);
-		return 1;
-	}
-	*next_ns_out = lk__after_ms(now_ns, election->client->config->look_again_ms);
-	if (left_ms >= 0)
-		*next_ns_out = lk__earlier(*next_ns_out, lk__after_ms(now_ns, left_ms + BEHIND_MS));
-	return 0;
-}
-
-/* 1 something is new, 0 the time is over, or a code. */
-static int observe_run(struct observation *observation, lk_leader *leader_out, lk_error *error)
-{
-	const char *operation = observation->call->operation;
-	int64_t next_ns;
-	for (;;) {
-		int rc = observe_listen(observation);
-		if (rc < 0)
-			return lk__fail(error, rc, "%s: out of memory", operation);
-		rc = observe_look(observation, leader_out, &next_ns, error);
-		if (rc)
-			return rc;
-		if (lk__cancelled(observation->cancel))
-			return lk__fail(error, LK_ECANCELLED, "%s: cancelled", operation);
-		if (lk__now_ns() >= observation->until_ns)
-			return 0;
-		observe_wait(observation, lk__earlier(next_ns, observation->until_ns));
-	}
-}
-
-int lk_election_observe(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
-			lk_leader *leader_out, lk_error *error)
-{
-	const char *operation = "lk_election_observe";
-	struct election_call call;
-	int rc = leader_check(operation, leader_out, error);
-	if (rc == 0)
-		rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	if (rc == 0)
-		rc = call_begin(&call, election, operation, error);
-	if (rc < 0)
-		return rc;
-	rc = lk__cancel_enter(cancel, call.thread, error);
-	if (rc < 0)
-		return call_end(&call, rc);
-	struct observation observation = {
-		.call = &call,
-		.cancel = cancel,
-		.until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms),
-	};
-	rc = observe_run(&observation, leader_out, error);
-	observe_end(&observation);
-	lk__cancel_leave(cancel);
-	return call_end(&call, rc);
+	struct lk__election_call call;
+	int rc = lk__election_begin(&call, election, "lk_election_retire", error);
+	return rc < 0 ? rc : lk__election_end(&call, standing_ask(&call, "*", error));
 }

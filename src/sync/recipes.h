@@ -118,6 +118,7 @@ extern const struct lk__recipe lk__fair_recipe;
  *   lockkeeper_election:{<name>}               hash, the record of the newest leader: id, term,
  *                                              since, host, value, count, asked; kept for 30 days
  *   lockkeeper_candidates:{<name>}             hash { <uuid>:<number> → how it stands }, PEXPIRE
+ *   lockkeeper_order:{<name>}                  sorted set, the order of candidates, PEXPIRE
  *   redisson_lock__channel:{<name>}:<field>    channel of one candidate: "look"
  *   lockkeeper_election:{<name>}               channel of those who observe
  *

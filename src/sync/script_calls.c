@@ -272,6 +272,13 @@ static void words_candidate(struct lk__words *words, const struct lk__try *wante
 	lk__words_add(words, stand->value, stand->value_size);
 }
 
+/* Adds how the candidate of a handle stands. */
+static void words_rank(struct lk__words *words, const struct lk__target *target)
+{
+	lk__words_number(words, target->stand->priority);
+	lk__words_number(words, target->stand->standing);
+}
+
 static void words_term(struct lk__words *words, uint64_t term)
 {
 	lk__words_number(words, (int64_t)term);

@@ -58,6 +58,13 @@ static lk_event told(lk_client *client, int type)
 	return event;
 }
 
+static lk_event told_any(lk_client *client)
+{
+	lk_event event = LK_EVENT_INIT;
+	check_int(next_event(client, &event, 10000), >, 0);
+	return event;
+}
+
 static void told_nothing(lk_client *client)
 {
 	lk_event event = LK_EVENT_INIT;
@@ -455,6 +462,101 @@ static void test_a_leader_is_asked(void **state)
 	forget();
 }
 
+static lk_candidate first_of(lk_election *election)
+{
+	lk_candidate candidate = LK_CANDIDATE_INIT;
+	check_int(lk_election_candidates(election, &candidate, 1, &err), >=, 1);
+	return candidate;
+}
+
+static const char *asked_of(lk_election *election)
+{
+	static lk_leader leader;
+	leader = leader_of(election);
+	return leader.asked;
+}
+
+/* Whoever waits has its new place at once; a leader that is leaving is asked when another waits. */
+static void test_a_standing_changes(void **state)
+{
+	(void)state;
+	lk_client *client = open_client(), *other = open_client();
+	lk_election *leads = new_election(client, "a", 0, LK_STAND_NORMAL);
+	lk_election *first = new_election(other, "b", 2, LK_STAND_NORMAL);
+	lk_election *second = new_election(other, "c", 1, LK_STAND_NORMAL);
+	expect(LK_EINVAL, lk_election_set_standing(leads, 0, 3, &err));
+	expect(0, lk_election_campaign(leads, -1, NULL, NULL, &err));
+	expect(0, lk_election_set_standing(leads, 0, LK_STAND_LEAVING, &err));
+	check(strcmp(asked_of(leads), "leaving") == 0); /* nobody waits */
+	expect(0, lk_election_join(first, &err));
+	wait_until(so_many_listen(leads, 1), 10000);
+	check(strcmp(asked_of(leads), "leave") == 0);
+	expect(0, lk_election_set_standing(leads, 0, LK_STAND_NORMAL, &err));
+	check(strcmp(asked_of(leads), "") == 0);
+	expect(0, lk_election_join(second, &err));
+	wait_until(so_many_listen(leads, 2), 10000);
+	check(strcmp(first_of(leads).value, "b") == 0);
+	expect(0, lk_election_set_standing(first, 2, LK_STAND_BY, &err));
+	check(strcmp(first_of(leads).value, "c") == 0);
+	expect(0, lk_election_set_standing(first, 3, LK_STAND_NORMAL, &err));
+	check(strcmp(first_of(leads).value, "b") == 0);
+	check_int(lk_election_retire(leads, &err), ==, 3);
+	check(strcmp(asked_of(leads), "leaving") == 0); /* all are */
+	check_int(first_of(leads).standing, ==, LK_STAND_LEAVING);
+	expect(0, lk_election_set_standing(second, 0, LK_STAND_NORMAL, &err));
+	check(strcmp(asked_of(leads), "leave") == 0);
+	expect(0, lk_election_resign(leads, -1, &err));
+	check(told(other, LK_EVENT_LEADING).tag == 1);
+	expect(0, lk_election_resign(second, -1, &err));
+	told(other, LK_EVENT_NOT_LEADING);
+	check(told(other, LK_EVENT_LEADING).tag == 2);
+	check(strcmp(asked_of(leads), "leaving") == 0); /* it stays so until it says otherwise */
+	lk_election_free(leads);
+	lk_election_free(first);
+	lk_election_free(second);
+	drop_client(client);
+	drop_client(other);
+	forget();
+}
+
+#define CROWD 200
+#define CROWD_CHANGES 10
+
+static long long scripts_called(void)
+{
+	return redis_info(&server, "commandstats", "cmdstat_evalsha:calls=");
+}
+
+/* However many wait: the release, the next one's try, and a look of the one behind it. */
+static void test_a_change_wakes_no_herd(void **state)
+{
+	(void)state;
+	static lk_election *crowd[CROWD];
+	lk_client *client = open_client();
+	lk_event event = LK_EVENT_INIT;
+	for (size_t i = 0; i < CROWD; i++) {
+		crowd[i] = new_election(client, "a", (int)(CROWD - i), LK_STAND_NORMAL);
+		expect(0, lk_election_join(crowd[i], &err));
+	}
+	check(told(client, LK_EVENT_LEADING).tag > 0);
+	wait_until(waiting(crowd[0]) == CROWD - 1, 10000);
+	sleep_ms(300); /* those that came last listen */
+	long long before = scripts_called();
+	for (int i = 0; i < CROWD_CHANGES; i++) {
+		for (size_t each = 0; each < CROWD; each++)
+			if (lk_election_is_leading(crowd[each], NULL))
+				expect(0, lk_election_resign(crowd[each], -1, &err));
+		do
+			event = told_any(client);
+		while (event.type != LK_EVENT_LEADING);
+	}
+	check_int(scripts_called() - before, <=, 3 * CROWD_CHANGES + 2);
+	for (size_t i = 0; i < CROWD; i++)
+		lk_election_free(crowd[i]);
+	drop_client(client);
+	forget();
+}
+
 static lk_event told_in_time(lk_client *client, int type, int64_t limit_ms)
 {
 	lk_event event = LK_EVENT_INIT;
@@ -528,6 +630,8 @@ int main(void)
 		api_test(test_a_key_of_another_kind_is_refused),
 		api_test(test_arguments),
 		api_test(test_a_leader_is_asked),
+		api_test(test_a_standing_changes),
+		api_test(test_a_change_wakes_no_herd),
 		api_test(test_a_leader_without_progress_is_followed),
 		api_test(test_a_threadless_client_is_refused),
 	};

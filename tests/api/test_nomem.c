@@ -146,6 +146,8 @@ static void run_election(struct script *script)
 	attempt(LK_EBUSY, lk_election_transfer(script->election, "nobody:1", &err));
 	attempt(0, lk_election_candidates(script->election, &candidate, 1, &err));
 	attempt(0, lk_election_ask(script->election, NULL, &err));
+	attempt(0, lk_election_set_standing(script->election, 1, LK_STAND_BY, &err));
+	attempt(1, lk_election_retire(script->election, &err));
 	attempt(0, lk_election_resign(script->election, -1, &err));
 	attempt(0, lk_election_join(script->election, &err));
 	int code = lk_election_resign(script->election, -1, &err);

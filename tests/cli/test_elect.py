@@ -144,6 +144,41 @@ def test_transfer_and_resign_by_hand(cli, folder):
     assert cli("elect", "--check", "--ready-file", str(ready)).returncode == 1
 
 
+@pytest.mark.parametrize("says", ["retire", "priority"])
+def test_a_deploy_changes_the_leader_once(cli, server, folder, says):
+    """Five replicas are replaced one by one, the leader in the middle of it. Each new one waits
+    before its old one is ended."""
+    def start(value: str, *options: str):
+        process = elect(cli, folder / value, "--value", value, *options)
+        until(lambda: leader(cli).get("value") == value or
+              any(row["value"] == value and row["listens"] for row in candidates(cli)),
+              LIMIT, f"{value} stands")
+        return process
+
+    old = [start("old2")] + [start(f"old{number}") for number in (0, 1, 3, 4)]
+    old = old[1:3] + old[:1] + old[3:]
+    first = leader(cli)
+    assert first["value"] == "old2"
+    if says == "retire":
+        assert cli("elect", "--retire", "web").returncode == 0
+    new = []
+    for number, process in enumerate(old):
+        new.append(start(f"new{number}", "--priority", "0" if says == "retire" else "1"))
+        if says == "retire":
+            until_leads(cli, "new0")
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT)
+        until(lambda: not leader(cli)["vacant"], LIMIT, "somebody leads")
+    last = until_leads(cli, "new0")
+    led = {path.name: terms(path) for path in folder.iterdir() if path.name[:3] in ("old", "new")}
+    assert led == {"old2": [first["term"]], "new0": [last["term"]]}
+    assert int(server.call("HGET", "lockkeeper_election:{web}", "count")) == 2
+    for process in new:
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT)
+    assert cli("elect", "--retire", "web").returncode == 1
+
+
 def test_a_watch_tells_of_vacancy(cli, folder):
     watch = cli.start("leader", "--watch", "--json", "web")
     assert json.loads(watch.stdout.readline())["vacant"]

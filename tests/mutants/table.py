@@ -15,6 +15,7 @@ from mutant import Mutant, Program, Suite, World
 
 ACQUIRE, RELEASE, RENEW = (f"src/sync/lock/{name}.lua" for name in ("acquire", "release", "renew"))
 STAND, ELECTION = "src/sync/election/stand.lua", "src/api/election.c"
+LOOK = "src/api/election_look.c"
 SCRIPT, ATTEMPT = "src/sync/script.c", "src/sync/attempt.c"
 TAKE, HOLD, COMPENSATION, GIVE_BACK = (
     f"src/lock/{name}.c" for name in ("acquire", "hold", "compensation", "release"))
@@ -317,10 +318,11 @@ MUTANTS = [
          "return lease_ms + 0 * KEPT_PART;")],
         World("elections")),
     Mutant("election-order", "the lowest priority is elected first", [
-        (STAND, "return left.priority > right.priority", "return left.priority < right.priority")],
+        ("src/sync/order.lua", "tonumber(standing) * 10000 - priority",
+         "tonumber(standing) * 10000 + priority")],
         World("elections")),
     Mutant("election-late-look", "those who wait look two seconds after the end of a lease", [
-        (STAND, "math.min(rank, APART_MAX) * APART_MS", "2000 + math.min(rank, APART_MAX)")],
+        (STAND, "left + rank * APART_MS", "left + 2000 + rank")],
         World("elections")),
     Mutant("election-term", "a term is the time, also when a clock steps back", [
         ("src/sync/next_token.lua", "math.max(newest + 1, now)", "math.max(0, now)")],
@@ -333,11 +335,11 @@ MUTANTS = [
          "true")],
         World("elections")),
     Mutant("election-unmissed", "an observer is not told that it has missed leaders", [
-        (ELECTION, "leader->missed = election->has_seen && !next;",
+        (LOOK, "leader->missed = election->has_seen && !next;",
          "leader->missed = election->has_seen && !next && leader->term == 0;")],
         World("elections")),
     Mutant("election-unwatched", "an observer does not look at the end of a leader's lease", [
-        (ELECTION, "\tif (left_ms >= 0)\n\t\t*next_ns_out",
+        (LOOK, "\tif (left_ms >= 0)\n\t\t*next_ns_out",
          "\tif (left_ms < -9)\n\t\t*next_ns_out")],
         World("elections")),
     Mutant("election-transferred", "one that has transferred leads until its deadline", [

@@ -45,6 +45,7 @@
 #define LOOK_AGAIN_MS 1000 /* or else by a look of its own */
 #define ONCE_MS 700        /* what one try may take */
 #define FOREVER_MS 100000
+#define PROGRESS_MS (10 * SIM_WATCHDOG_MS) /* a leader shows it more often */
 
 struct process {
 	struct sim_client client;
@@ -196,6 +197,28 @@ static void ask_to_leave(struct sim_candidate *candidate)
 	sim_check_code("ask", rc, expected, calm ? 2 : COUNT(expected), false, &error);
 }
 
+/* It changes its place in the order, or that of all. */
+static void stand_otherwise(struct sim_candidate *candidate)
+{
+	static const int expected[] = {0, LK_EMAYBEHELD, LK_EUNREACHABLE, LK_EUNAVAILABLE};
+	lk_error error = {.code = 0};
+	struct sim_call call = sim_call("set_standing");
+	bool all = sim_chance(200);
+	lk_election_options *stands = &candidate->options;
+	if (!all) {
+		stands->priority = (int)sim_between(-1, 1);
+		stands->standing = (int)sim_random(3);
+	}
+	int rc = all ? lk_election_retire(candidate->election, &error)
+		     : lk_election_set_standing(candidate->election, stands->priority,
+						stands->standing, &error);
+	sim_note("candidate %d stands otherwise%s: %s", candidate->number, all ? ", as all do" : "",
+		 sim_outcome(rc < 0 ? rc : 0));
+	sim_check_limit(&call, 0);
+	sim_check_code("set_standing", rc < 0 ? rc : 0, expected, calm ? 1 : COUNT(expected), false,
+		       &error);
+}
+
 /* Whether it still stands. */
 static bool lead(struct sim_candidate *candidate)
 {
@@ -207,7 +230,8 @@ static bool lead(struct sim_candidate *candidate)
 				sim_fail("candidate %d has lost it", candidate->number);
 			return true;
 		}
-		switch (sim_random(7)) {
+		lk_election_progress(candidate->election, NULL);
+		switch (sim_random(8)) {
 		case 0:
 		case 1:
 			proclaim(candidate, true);
@@ -222,6 +246,9 @@ static bool lead(struct sim_candidate *candidate)
 			ask_to_leave(candidate);
 			break;
 		case 5:
+			stand_otherwise(candidate);
+			break;
+		case 6:
 			if (transfer(candidate))
 				return false;
 		}
@@ -238,6 +265,7 @@ static void candidate_open(struct sim_candidate *candidate)
 	candidate->options = (lk_election_options)LK_ELECTION_OPTIONS_INIT;
 	candidate->options.priority = (int)sim_between(-1, 1);
 	candidate->options.standing = sim_chance(700) ? LK_STAND_NORMAL : (int)sim_random(3);
+	candidate->options.progress_ms = sim_chance(300) ? PROGRESS_MS : 0;
 	candidate->options.tag = tag + SIM_CANDIDATES;
 	snprintf(candidate->value, sizeof(candidate->value), "%d:%d", candidate->number,
 		 candidate->values);
@@ -338,6 +366,8 @@ static void join(struct sim_candidate *candidate, int64_t wait_ms)
 	int rc = lk_election_join(candidate->election, &error);
 	if (rc < 0)
 		sim_fail("join: %s", error.message);
+	if (sim_chance(100))
+		stand_otherwise(candidate);
 	sim_wait(is_told, candidate, sim_now_ns() + wait_ms * SIM_MS);
 	if (sim_chance(200))
 		proclaim(candidate, false);

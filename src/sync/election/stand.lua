@@ -4,10 +4,10 @@
 --   KEYS[2]  lockkeeper_fence:{key}: the newest term, kept for 30 days
 --   KEYS[3]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
 --            the newest leader; count: of the elections that it has seen; asked: what the leader
---            was asked to do (ask.lua)
---   KEYS[4]  lockkeeper_candidates:{key}: those that wait, a hash: owner field → "<priority>
---            <standing> <since> <until> <lease> <host> <value>"; since: server
---            time in us, until: it counts as alive, ms
+--            was asked to do (ask.lua, order.lua); leaving: a candidate that was about to
+--            end when the place was reserved for it
+--   KEYS[4]  lockkeeper_candidates:{key}: those that wait, a hash, see order.lua
+--   KEYS[5]  lockkeeper_order:{key}: their order, a sorted set
 --   ARGV[1]  what: "acquire", "try" (without a place among the candidates), "release", "transfer"
 --            or "force"
 --   ARGV[2]  field: owner field; empty for "force"
@@ -35,7 +35,7 @@
 -- Safe to send twice: a repetition finds its field as leader, and answers the term that it was
 -- elected with. A release works under memory pressure: its first write is a HDEL.
 -- Replicas must have what it grants.
-local lock, record, waiters = KEYS[1], KEYS[3], KEYS[4]
+local lock, record, waiters, order = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
 local counter = KEYS[2]
 local what, own, channels, observers = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -43,7 +43,6 @@ local CLAIM_MS = 1000 -- for the next one to take its place
 local APART_MS = 200 -- the looks of those who wait at the end of a lease, by their rank,
 local APART_MAX = 20 -- up to so many
 local KEEP_MS = '2592000000'
-local FEW = 4
 
 --include "time.lua" gives now
 local now_ms = math.floor(now / 1000)
@@ -57,98 +56,66 @@ local function tell_observers(what_is)
 	redis.pcall('PUBLISH', observers, what_is)
 end
 
--- Whether it listens. Where the user may not ask, the message alone has to tell.
-local function listens(field)
-	local answer = redis.pcall('PUBSUB', 'NUMSUB', channels .. ':' .. field)
-	return answer.err ~= nil or answer[2] > 0
-end
+--include "order.lua" gives place_of, place_read, place_next, place_drop, listens, asking, LEAVING
 
 local function before(left, right)
-	if left.standing ~= right.standing then
-		return left.standing < right.standing
-	elseif left.priority ~= right.priority then
-		return left.priority > right.priority
-	elseif left.since ~= right.since then
-		return left.since < right.since
+	if left.score ~= right.score then
+		return left.score < right.score
 	end
-	return left.field < right.field
-end
-
-local function candidate_read(field, text)
-	local priority, standing, since, till, lease =
-		string.match(text, '^(%-?%d+) (%d) (%d+) (%d+) (%d+) ')
-	return priority and {field = field, priority = tonumber(priority), standing = standing,
-		since = tonumber(since), till = tonumber(till), lease = lease}
-end
-
--- Those who wait, in no order; `self` among them, who asks. The dead are dropped.
-local function candidates(self)
-	local found, all = {self}, redis.call('HGETALL', waiters)
-	for i = 1, #all, 2 do
-		local other = candidate_read(all[i], all[i + 1])
-		if not other or other.till < now_ms then
-			redis.call('HDEL', waiters, all[i])
-		elseif not self or other.field ~= self.field then
-			table.insert(found, other)
-		end
-	end
-	return found
-end
-
-local function after(left, right)
-	return before(right, left)
-end
-
--- Takes the next one out of them; nil: there is none. A few are looked for, more are sorted.
-local function next_of(found)
-	found.taken = (found.taken or 0) + 1
-	if found.taken == FEW then
-		table.sort(found, after)
-	elseif found.taken < FEW then
-		local last = #found
-		for i = 1, last - 1 do
-			if before(found[i], found[last]) then
-				found[i], found[last] = found[last], found[i]
-			end
-		end
-	end
-	return table.remove(found)
+	return left.member < right.member
 end
 
 --include "own_by.lua" gives own_by
 --include "next_token.lua" gives next_token
 
 -- Keeps the place for a candidate that listens, and tells it. How many heard of it.
-local function reserve(field)
-	if not listens(field) or own_by(field, CLAIM_MS) then
+local function reserve(other)
+	if not listens(other.field) or own_by(other.field, CLAIM_MS) then
 		return 0
 	end
-	local heard = tell(field)
+	local heard = tell(other.field)
 	if heard == 0 then
-		redis.call('HDEL', lock, field)
-	else
-		redis.call('HDEL', waiters, field)
+		redis.call('HDEL', lock, other.field)
+		return 0
+	end
+	place_drop(other.field, other.member)
+	if other.standing == LEAVING then
+		redis.call('HSET', record, 'leaving', other.field)
 	end
 	return heard
+end
+
+-- The first one from that place of the order on which hears it is told to look after the one
+-- before.
+local function tell_one(at, self)
+	local other
+	repeat
+		other, at = place_next(at)
+		if other and (not self or other.field ~= self.field) and listens(other.field) then
+			tell(other.field)
+			return
+		end
+		at = at + 1
+	until not other
 end
 
 -- The place is free: reserves it for the next one, if that is not who asks. How many heard of it;
 -- nil: who asks may have it.
 local function settle(self)
-	local heard
-	local found = candidates(self)
-	for other in next_of, found do
-		if heard and other ~= self and listens(other.field) then
-			tell(other.field) -- it looks after the one before
-			break
-		elseif not heard and other == self then
+	local other, at = place_next(0)
+	while other or self do
+		if self and (not other or (other.field ~= self.field and before(self, other))) then
 			return nil
-		elseif not heard then
-			local told = reserve(other.field)
-			heard = told > 0 and told or nil
+		elseif not self or other.field ~= self.field then
+			local heard = reserve(other)
+			if heard > 0 then
+				tell_one(at, self)
+				return heard
+			end
 		end
+		other, at = place_next(at + 1)
 	end
-	return heard
+	return nil
 end
 
 local function wrong(why)
@@ -174,16 +141,18 @@ local function lead(self)
 		redis.call('HDEL', lock, own)
 		return refused
 	end
+	local asked = self.standing == LEAVING and asking() or ''
 	local count = (tonumber(redis.call('HGET', record, 'count')) or 0) + 1
 	local writes = {
 		{'SET', KEYS[2], term, 'PX', KEEP_MS},
 		{'HSET', record, 'id', own, 'term', term, 'since', string.format('%.0f', now),
 			'host', ARGV[10], 'value', ARGV[11], 'count',
-			string.format('%.0f', count), 'asked', ''},
+			string.format('%.0f', count), 'asked', asked},
 		{'PEXPIRE', record, KEEP_MS},
 		{'HDEL', waiters, own},
+		{'ZREM', order, self.member},
 		{'HSET', lock, own, 1},
-		{'PEXPIRE', lock, self.lease},
+		{'PEXPIRE', lock, ARGV[5]},
 	}
 	for _, write in ipairs(writes) do
 		local answer = redis.pcall(unpack(write))
@@ -197,41 +166,63 @@ local function lead(self)
 	return redis.status_reply('TOKEN ' .. term)
 end
 
--- A place among the candidates; one that has it shows that it is alive.
+-- A place among the candidates; one that has it shows that it is alive. One of the others is looked
+-- at each time: the dead do not stay.
 local function queue_up(self)
-	local till = now_ms + tonumber(ARGV[7])
-	redis.call('HSET', waiters, own, string.format('%d %s %.0f %.0f %s ', self.priority,
-		self.standing, self.since, till, self.lease) .. ARGV[10] .. ' ' .. ARGV[11])
-	if redis.call('PTTL', waiters) < tonumber(ARGV[7]) then
-		local answer = redis.pcall('PEXPIRE', waiters, ARGV[7])
-		if type(answer) == 'table' then
-			redis.call('HDEL', waiters, own)
-			return answer
-		end
+	local until_ms = now_ms + tonumber(ARGV[7])
+	redis.call('HSET', waiters, own, string.format('%d %s %s %.0f %s ', ARGV[8],
+		self.standing, self.since, until_ms, ARGV[5]) .. ARGV[10] .. ' ' .. ARGV[11])
+	redis.call('ZADD', order, self.score, self.member)
+	local answer = redis.call('PTTL', waiters) < tonumber(ARGV[7])
+		and redis.pcall('PEXPIRE', waiters, ARGV[7])
+	if type(answer) ~= 'table' and redis.call('PTTL', order) < tonumber(ARGV[7]) then
+		answer = redis.pcall('PEXPIRE', order, ARGV[7])
+	end
+	if type(answer) == 'table' then
+		place_drop(own, self.member)
+		return answer
+	end
+	local some = redis.pcall('HRANDFIELD', waiters)
+	local other = type(some) == 'string' and place_read(some)
+	if other and other.till < now_ms then
+		place_drop(some, other.member)
+	end
+	if self.standing ~= LEAVING and redis.call('HGET', record, 'asked') == 'leaving'
+		and listens(own) then
+		redis.call('HSET', record, 'asked', 'leave')
+		tell_observers('asked')
 	end
 end
 
 -- When it is worth to look again, if no message comes: the next one at the end of the lease, the
 -- others a little later, by their rank.
 local function look_again_ms(self)
-	local rank = 0
-	for _, other in ipairs(candidates(self)) do
-		rank = rank + (before(other, self) and 1 or 0)
+	local rank = APART_MAX
+	for i, member in ipairs(redis.call('ZRANGE', order, 0, APART_MAX - 1)) do
+		rank = member == self.member and i - 1 or rank
 	end
 	local left = redis.call('PTTL', lock)
-	return left < 0 and left or left + math.min(rank, APART_MAX) * APART_MS
+	return left < 0 and left or left + rank * APART_MS
+end
+
+-- Who asks, as it stands; one of whom it was said that it is about to end stays so.
+local function self_of(was)
+	local leaves = was and was.standing == LEAVING
+		or not was and redis.call('HGET', record, 'leaving') == own
+	return place_of(own, tonumber(ARGV[8]), leaves and LEAVING or ARGV[9],
+		was and was.since or string.format('%016.0f', now), 0)
 end
 
 local function acquire()
-	local was = candidate_read(own, redis.call('HGET', waiters, own) or '')
-	local self = {field = own, priority = tonumber(ARGV[8]), standing = ARGV[9],
-		since = was and was.since or now, lease = ARGV[5]}
 	local has = redis.pcall('HEXISTS', lock, own)
 	if has == 1 and redis.call('HGET', record, 'id') == own then
-		local lasts = math.max(tonumber(self.lease), redis.call('PTTL', lock))
+		local lasts = math.max(tonumber(ARGV[5]), redis.call('PTTL', lock))
 		redis.call('PEXPIRE', lock, string.format('%.0f', lasts))
 		return redis.status_reply('TOKEN ' .. redis.call('HGET', record, 'term'))
-	elseif has == 1 then
+	end
+	local was = place_read(own)
+	local self = self_of(was)
+	if has == 1 then
 		return lead(self)
 	end
 	local free = redis.call('EXISTS', lock) == 0
@@ -251,7 +242,10 @@ local function release()
 	if redis.call('HDEL', lock, own) == 1 then
 		tell_observers('vacant')
 		return settle() or 0
-	elseif redis.call('HDEL', waiters, own) == 1 then
+	end
+	local was = place_read(own)
+	if was then
+		place_drop(own, was.member)
 		return 0
 	end
 	-- Written all the same: replicas then acknowledge what an earlier copy has done, too.
@@ -263,26 +257,19 @@ local function transfer(to)
 	if redis.call('HEXISTS', lock, own) == 0 then
 		return false
 	end
-	local text = to ~= own and redis.call('HGET', waiters, to)
-	local other = text and candidate_read(to, text)
+	local other = to ~= own and place_read(to)
 	if not other or other.till < now_ms or not listens(to) then
 		tell(own)
 		return 0
 	end
 	local left = redis.call('PTTL', lock)
 	redis.call('HDEL', lock, own)
-	if reserve(to) == 0 then
+	if reserve(other) == 0 then
 		own_by(own, left)
 		return 0
 	end
 	tell_observers('vacant')
-	local found = candidates()
-	for next in next_of, found do
-		if listens(next.field) then
-			tell(next.field)
-			break
-		end
-	end
+	tell_one(0)
 	return 1
 end
 
