@@ -322,7 +322,9 @@ static int value_of(const struct sim_candidate *candidate, const lk_leader *lead
 static void check_value(const struct term *term, const lk_leader *leader)
 {
 	const struct sim_candidate *owner = owner_of(leader->value);
-	if (value_of(owner, leader) < 0 || (term && term->owner && term->owner != owner))
+	/* Two masters may give one term, which is the time, at the same moment. */
+	bool is_another = term && term->owner && term->owner != owner && !sim_is_replicated();
+	if (value_of(owner, leader) < 0 || is_another)
 		sim_fail("term %" PRIu64 " has the value \"%s\", which its leader never gave it",
 			 leader->term, leader->value);
 }
