@@ -16,11 +16,14 @@
 #define SLOW_MS 330
 #define NOBODY UINT32_MAX
 
-/* What one of them has heard of a server. */
+/* What one of them has heard of a server. What a replica alone tells, its master, whether it has a
+ * link to that, and how far it is, stays as it was when it last called itself one: a replica that
+ * is promoted still has its former master and a link to that, until the sentinel has its news. */
 struct heard {
 	int64_t heard_ns, asked_ns, cut_until_ns;
-	bool replica, linked;
-	unsigned master;
+	bool replica; /* as it calls itself; one that was not asked yet is taken for a replica */
+	bool linked;
+	unsigned master; /* NOBODY: it has never called itself a replica */
 	int64_t offset;
 };
 
@@ -51,6 +54,8 @@ static void hear(struct sentinel *sentinel, unsigned server)
 	if (!sim_chance(ROLES))
 		return;
 	of->replica = sim_is_replica(server);
+	if (!of->replica)
+		return;
 	of->master = sim_master_of(server);
 	of->linked = sim_is_linked(server);
 	of->offset = sim_offset(server);
@@ -103,7 +108,7 @@ static bool is_eligible(const struct sentinel *sentinel, unsigned server, unsign
 {
 	const struct heard *of = &sentinel->of[server];
 	return server != master && !calls_down(sentinel, server) && of->asked_ns == of->heard_ns &&
-	       of->replica;
+	       of->replica && of->master != NOBODY;
 }
 
 unsigned sim_sentinels_pick(unsigned master)
@@ -133,6 +138,18 @@ static void tell_in(int64_t most_ms, const struct news *news)
 	sim_at(sim_now_ns() + sim_between(0, most_ms) * SIM_MS, hear_news, copy);
 }
 
+/* It has looked at none of the replicas of another master yet. */
+static void change_master(struct sentinel *sentinel, unsigned master)
+{
+	for (unsigned i = 0; i < watched && sentinel->master != master; i++) {
+		sentinel->of[i].replica = true;
+		sentinel->of[i].linked = false;
+		sentinel->of[i].master = NOBODY;
+		sentinel->of[i].offset = 0;
+	}
+	sentinel->master = master;
+}
+
 /* News of a failover before the last it has heard of is none. */
 static void hear_news(void *context)
 {
@@ -150,7 +167,7 @@ static void hear_news(void *context)
 	sim_note("sentinel %u knows that server %u is the master", news.to->number, news.server);
 	snprintf(message, sizeof(message), "main 10.0.0.%u 6379 10.0.0.%u 6379", news.to->master,
 		 news.server);
-	news.to->master = news.server;
+	change_master(news.to, news.server);
 	news.to->epoch = news.epoch;
 	news.to->promoted = NOBODY;
 	sim_channels_publish(&redis->channels, false, sim_word("+switch-master"), sim_word(message),
@@ -206,6 +223,7 @@ static void say_instance(struct lk__buffer *out, size_t more, unsigned server, u
 static void say_replica(struct lk__buffer *out, const struct sentinel *sentinel, unsigned server)
 {
 	const struct heard *of = &sentinel->of[server];
+	bool known = of->master != NOBODY;
 	char flags[64], host[24];
 	snprintf(flags, sizeof(flags), "slave%s%s%s", calls_down(sentinel, server) ? ",s_down" : "",
 		 of->asked_ns > of->heard_ns ? ",disconnected" : "",
@@ -214,10 +232,10 @@ static void say_replica(struct lk__buffer *out, const struct sentinel *sentinel,
 	say_pair(out, "flags", flags);
 	say_number(out, "last-ok-ping-reply", (sim_now_ns() - of->heard_ns) / SIM_MS);
 	say_pair(out, "role-reported", of->replica ? "slave" : "master");
-	say_number(out, "master-link-down-time", of->linked ? 0 : ASK_MS);
-	say_pair(out, "master-link-status", of->replica && of->linked ? "ok" : "err");
+	say_number(out, "master-link-down-time", of->replica && known && !of->linked ? ASK_MS : 0);
+	say_pair(out, "master-link-status", of->linked ? "ok" : "err");
 	snprintf(host, sizeof(host), "10.0.0.%u", of->master);
-	say_pair(out, "master-host", of->replica ? host : "?");
+	say_pair(out, "master-host", known ? host : "?");
 	say_pair(out, "slave-priority", "100");
 	say_number(out, "slave-repl-offset", of->offset);
 }
@@ -265,7 +283,8 @@ void sim_sentinels_begin(unsigned servers, unsigned some, int64_t down_after_ms)
 			sentinel->of[j] = (struct heard){.heard_ns = sim_now_ns(),
 							 .asked_ns = sim_now_ns(),
 							 .replica = j > 0,
-							 .linked = j > 0};
+							 .linked = j > 0,
+							 .master = j > 0 ? 0 : NOBODY};
 		sim_at(sim_now_ns() + sim_between(1, ASK_MS) * SIM_MS, ask_all, sentinel);
 	}
 }
