@@ -30,7 +30,7 @@ struct lk__master {
 	struct replica returning;      /* a former master, see struct lk__replicas */
 	uint64_t too_many_round;       /* there were too many then: no lock is granted */
 	char believed[LK__PLACE_SIZE]; /* or "" */
-	char former[LK__PLACE_SIZE];   /* believed before that, or "" */
+	char former[LK__PLACE_SIZE];   /* believed before that, until it follows; or "" */
 
 	pthread_mutex_t mutex;      /* of what follows */
 	char place[LK__PLACE_SIZE]; /* the master, or "", */
@@ -110,6 +110,9 @@ void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *pe
 	} else if (alive) {
 		master->too_many_round = lk__scout_round(scout);
 	}
+	if (follows && strcmp(place, master->former) == 0 &&
+	    strcmp(peer->says, master->believed) == 0)
+		*master->former = '\0'; /* it counts from now on, also where its link is down */
 }
 
 /* It is shown, in case that few answer. */

@@ -52,7 +52,8 @@ void lk__master_stop(struct lk__master *master);
 bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error);
 void lk__master_told(struct lk__scout *scout);
 
-/* The server that is believed at present, or ""; and the one before it. */
+/* The server that is believed at present, or ""; and the one before it, until that has been seen to
+ * follow. */
 const char *lk__master_believed(const struct lk__scout *scout);
 const char *lk__master_former(const struct lk__scout *scout);
 

@@ -160,8 +160,9 @@ static bool follows(const redisReply *replica)
  * itself a master ever since the sentinel made it a replica. One that is being promoted has been
  * heard to follow before.
  *
- * It counts when it follows, or when its master has it connected. It takes sentinels 8 s to have it
- * follow the new master, and up to 10 s to see that it does. They may promote it again before that.
+ * It counts once it has followed, or when its master has it connected. It takes sentinels 8 s to
+ * have it follow the new master, and up to 10 s to see that it does. They may promote it again
+ * before that.
  */
 static bool is_former(const struct lk__scout *scout, const redisReply *replica, const char *place)
 {

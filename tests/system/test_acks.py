@@ -367,6 +367,35 @@ def fields_of(server, **fields) -> dict[str, object]:
     return {"ip": "127.0.0.1", "port": server.port, **fields}
 
 
+def test_a_former_master_that_has_followed(replicas, named, make_keeper):
+    """It is a replica like any other: it counts also while its link is down."""
+    old, new = replicas(count=2).servers
+    url = named((("127.0.0.1", old.port), "a"))
+    sentinel = named.made[0]
+    follower = {**SLAVE, "master-host": "127.0.0.1", "master-link-status": "ok"}
+    sentinel.replicas = [fields_of(new, **follower)]
+    keeper = make_keeper(url)
+    keeper.call("acquire", "first").ok()
+    new.call("REPLICAOF", "NO", "ONE")
+    old.call("REPLICAOF", "127.0.0.1", new.port)
+    until(lambda: b"state=online" in new.call("INFO", "replication"), 10, "the old one follows")
+    sentinel.replicas = [fields_of(old, **follower)]
+    sentinel.place = ("127.0.0.1", new.port)
+    goes_on = lambda: keeper.call("within", "second", thread="t", wait=200).code == "OK"
+    until(goes_on, 20, "the new master grants")
+    is_asked(sentinel)
+    sentinel.replicas = [fields_of(old, **{**follower, "master-link-status": "err"})]
+    old.call("REPLICAOF", "NO", "ONE")
+    is_asked(sentinel)
+    keeper.call("try", "third").is_code("LK_ENOTDURABLE")
+
+
+def is_asked(sentinel) -> None:
+    """Twice, so the client has heard what it says now, and has counted who must have a grant."""
+    asked = sentinel.asked
+    until(lambda: sentinel.asked > asked + 2, 10, "the client asks for the master")
+
+
 @pytest.mark.parametrize(("joining", "other", "code"), [
     ({}, {}, "OK"),
     ({"master-link-down-time": 0}, {}, "LK_ENOTDURABLE"),
