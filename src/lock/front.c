@@ -21,18 +21,17 @@
 #define PLACE_GRACE_MS 1000 /* beyond the next try, for a place in the order of turns */
 
 /* Under the mutex of the connection for subscriptions. Who is not at the front is told only of
- * what changes everything. */
+ * what changes everything: that the key was touched may be news for a hold that its client had. */
 static void front_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
 		       struct lk__deferred *after)
 {
 	struct lk__front_place *place = (struct lk__front_place *)((char *)tracker -
 								   offsetof(struct lk__front_place,
 									    tracker));
-	bool touched = news == LK__TRACKING_TOUCHED || news == LK__TRACKING_FLUSHED;
 	bool looked = atomic_exchange(&place->looked, false);
-	if (looked && !touched) {
+	if (looked && news != LK__TRACKING_TOUCHED && news != LK__TRACKING_FLUSHED) {
 		lk__channel_touch(place->listening, after);
-	} else if (touched) {
+	} else if (looked || news == LK__TRACKING_FLUSHED) {
 		atomic_store(&place->all, !looked);
 		lk__channel_hint(place->listening, after);
 	}
@@ -119,7 +118,9 @@ void lk__front_busy(struct lk__entry *entry, int64_t ttl_ms)
 	struct lk__front_place *place = &entry->waiting->place;
 	int64_t now_ns = lk__now_ns();
 	place->free_ns = ttl_ms < 0 ? 0 : lk__after_ms(now_ns, ttl_ms + 1);
-	place->most_ns = place->lasts ? now_ns + about_ns(quiet_ms(entry)) : 0;
+	int64_t most_ns = place->lasts ? about_ns(quiet_ms(entry))
+				       : entry->waiting->attempt.want.look_ns;
+	place->most_ns = is_quiet_kind(entry->target.recipe) ? now_ns + most_ns : 0;
 	place->asks_next = true;
 }
 

@@ -10,15 +10,15 @@
  * its head try if the key is gone; once in AGAIN_NS at most, else the head tries at once.
  *
  * While this works, heads sleep for longer than look_again_ms, up to QUIET_TIMES as long and at
- * most QUIET_MOST_MS:
+ * most QUIET_MOST_MS; and past the end of the lease, which they leave to those before them:
  *
  *   the front         until the end of the lease that it has seen last
  *   the one behind    BEHIND_NS more, in case the front's client is dead
  *   the others        for the whole time, in case both are
  *
  * A place in the order is kept for longer than that, since each try puts it there again. A try asks
- * for so long if its head knew its rank. So the first sleep is a short one, and of a lock for which
- * nobody waits for long nothing stays longer than it has to.
+ * for so long if its head knew its rank. So the first sleep lasts for look_again_ms at most, and of
+ * a lock for which nobody waits for long nothing stays longer than it has to.
  */
 #ifndef LK__LOCK_FRONT_H
 #define LK__LOCK_FRONT_H

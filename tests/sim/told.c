@@ -1,14 +1,16 @@
 /*
  * Worlds in which a program of others deletes a lock, or writes over it, and in which its holder is
  * asked for it. Three processes compete for one lock of a kind that the seed draws, and a fourth
- * asks. A quarter of the worlds loses messages, and a quarter connections and the time of threads,
+ * asks. In some that are calm the holder's process dies, alone or with that of who waits at the
+ * front. A quarter of the worlds loses messages, and a quarter connections and the time of threads,
  * beside a server that hangs and stops.
  *
  * Where nothing is lost, a holder hears within TOLD_MS that its lock is gone, and that somebody
  * asks for it; and one of those that wait is granted what was deleted. Where only messages are
- * lost, that takes a third of the lease more. Everywhere each request is told at most once, to a
- * hold that wants to hear it, which the lock was when the request came; and who holds until its
- * hold could be renewed three times is told.
+ * lost, that takes a third of the lease more. What a dead process held goes to the front at the end
+ * of the lease, or if that is dead, to the one behind it a second later. Everywhere each request is
+ * told at most once, to a hold that wants to hear it, which the lock was when the request came; and
+ * who holds until its hold could be renewed three times is told.
  */
 #include "told.h"
 
@@ -40,6 +42,9 @@
 #define LONG_LEASE_MS 4000
 #define FRONT_MS 1000   /* a waiter's question is behind it */
 #define WATCHED_MS 1200 /* in which the next one may come */
+#define BEHIND_MS 1000  /* that the one behind the front leaves the lock to it */
+#define APART_MS 200    /* who has begun to wait so much later is behind, whatever the clocks */
+#define PROCESS_OF(worker) (1 + (unsigned)(worker)->number)
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 struct worker {
@@ -72,6 +77,7 @@ static bool calm, loses;
 static bool asks;        /* somebody does */
 static int64_t ended_ns; /* when somebody last ended a hold, whoever's */
 static int64_t lease_ms;
+static bool looks_late; /* none who waits looks in between, unless it is told to */
 
 static const struct kind {
 	const char *name;
@@ -310,11 +316,62 @@ static bool front_is_judged(void)
 	return are_watched(NULL) && holder() && waits();
 }
 
-/* Behind a renewal it is looked at once more: what was written over meanwhile is there. */
+/* The one at the front of those that wait, or behind it; NULL when that is not certain. */
+static struct worker *waiter(int rank)
+{
+	struct worker *first = NULL, *second = NULL;
+	for (int i = 0; i < WORKERS; i++) {
+		struct worker *worker = &workers[i];
+		if (!worker->waits_ns)
+			continue;
+		if (!first || worker->waits_ns < first->waits_ns) {
+			second = first;
+			first = worker;
+		} else {
+			second = worker;
+		}
+	}
+	bool apart = second && second->waits_ns > first->waits_ns + APART_MS * SIM_MS;
+	return apart ? rank ? second : first : NULL;
+}
+
+static void die(const struct worker *worker, int64_t until_ns)
+{
+	sim_note("the process of worker %d dies", worker->number);
+	sim_suspend(PROCESS_OF(worker), until_ns);
+	sim_network_die(PROCESS_OF(worker));
+}
+
+/* From outside, who is dead is suspended, and its connections end. When it goes on it has lost more
+ * than a calm world takes: that is over. Who looks again at the very end of the lease may have it
+ * before the front. */
+static void holder_dies(void)
+{
+	bool front_dies = sim_chance(500);
+	const struct worker *dead = holder(), *next = waiter(front_dies);
+	int64_t end_ns;
+	int before = grants;
+	if (!next || !sim_server_has(0, KEY, dead->field, &end_ns))
+		return;
+	calm = false;
+	end_ns += ((front_dies ? BEHIND_MS : 0) + TOLD_MS) * SIM_MS;
+	if (front_dies)
+		die(waiter(0), end_ns + SIM_MS);
+	die(dead, end_ns + SIM_MS);
+	sim_wait(is_granted, &before, end_ns);
+	if (grants == before || (looks_late && !next->holds))
+		sim_fail("worker %d is not granted what the dead one had", next->number);
+}
+
+/* Behind a renewal it is looked at once more: what was written over meanwhile is there. The front
+ * may watch it, too. */
 static void goes(struct worker *worker, bool deleted)
 {
 	bool young = sim_now_ns() < worker->granted_ns + YOUNG_MS * SIM_MS;
-	bool watched = sim_server_trackers(0, KEY) > 0;
+	unsigned fronts = 0;
+	for (int i = 0; i < WORKERS; i++)
+		fronts |= workers[i].waits_ns != 0;
+	bool watched = sim_server_trackers(0, KEY) > fronts;
 	worker->gone_ns = sim_now_ns();
 	worker->gone_by_ns = sim_now_ns() + bound_ns(young || (!deleted && !watched));
 }
@@ -326,6 +383,10 @@ static void end_hold(void)
 	bool deletes = sim_chance(600), front = deletes && front_is_judged();
 	struct worker *worker = holder();
 	int before = grants;
+	if (front && sim_chance(500)) {
+		holder_dies();
+		return;
+	}
 	if (sim_server_is_down(0) || sim_server_hangs(0))
 		return;
 	sim_note("somebody %s the key of worker %d", deletes ? "deletes" : "writes over",
@@ -416,14 +477,16 @@ static void *run_main(void *argument)
 	(void)argument;
 	snprintf(url, sizeof(url),
 		 "redis://server?watchdog_ms=%lld&command_timeout_ms=%d&connect_timeout_ms=400"
-		 "&backoff_min_ms=5&backoff_max_ms=100&client_record=off",
-		 (long long)lease_ms, SIM_COMMAND_MS);
+		 "&backoff_min_ms=5&backoff_max_ms=100&client_record=off&look_again_ms=%d",
+		 (long long)lease_ms, SIM_COMMAND_MS, looks_late ? 30000 : 5000);
 	for (int i = 0; i < WORKERS; i++) {
 		workers[i] = (struct worker){.number = i, .tag = (uint64_t)i};
+		sim_belong(PROCESS_OF(&workers[i]));
 		sim_client_open(&workers[i].client, url, false);
 		workers[i].listener = sim_spawn(listener_main, &workers[i]);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
+	sim_belong(0);
 	sim_client_open(&asker, url, false);
 	sim_outages_begin(0, 1, false);
 	struct sim_task *asking = sim_spawn(asker_main, NULL);
@@ -450,6 +513,7 @@ void sim_told_run(uint64_t seed, bool verbose)
 	loses = seed % 4 == 2;
 	asks = sim_chance(600);
 	lease_ms = sim_chance(500) ? SIM_WATCHDOG_MS : LONG_LEASE_MS;
+	looks_late = sim_chance(500);
 	kind = &kinds[sim_random(COUNT(kinds))];
 	sim_note("a %s lock%s", kind->name, loses ? ", whose messages get lost" : "");
 	memset(requests, 0, sizeof(requests));

@@ -117,7 +117,7 @@ void sim_tracking_ran(struct sim_tracking *tracking, struct sim_tracker *tracker
 			say(tracking, tracked, tell);
 		drop(tracking, i - 1);
 	}
-	bool reads = tracker->caching && is(asked, 0, "EXISTS");
+	bool reads = tracker->caching && (is(asked, 0, "EXISTS") || is(asked, 0, "PTTL"));
 	for (size_t i = 1; reads && i < asked->count; i++)
 		remember(tracking, tracker, asked, asked->words[i]);
 	tracker->caching = false;
