@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What the headers declare, what the map exports and what the library has are the same names.
 
-docs/abi.md says of each public struct how it can grow. Every call that can fail is in the test of
-what happens when memory and descriptors run out. The installed library must also be hardened:
-relocations read-only, bound at start, no executable stack. usage: check_exports.py BUILD
+Each header is installed. docs/abi.md says of each public struct how it can grow. Every call that
+can fail is in the test of what happens when memory and descriptors run out. The installed library
+must also be hardened: relocations read-only, bound at start, no executable stack.
+
+usage: check_exports.py BUILD
 """
 from __future__ import annotations
 
@@ -51,6 +53,13 @@ def unsaid() -> list[str]:
     return problems
 
 
+def uninstalled() -> list[str]:
+    """Headers that a program which includes <lockkeeper.h> would miss."""
+    listed = (ROOT / "include/meson.build").read_text()
+    return [f"{path.name}: not in include/meson.build"
+            for path in files(".h", under=("include",)) if f"{path.name}'" not in listed]
+
+
 def exported(library: pathlib.Path) -> set[str]:
     rows = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True,
                           text=True, check=True).stdout.splitlines()
@@ -77,7 +86,7 @@ def main() -> None:
     library = build / "src/liblockkeeper.so"
     problems = differences(declared(), mapped(), "the headers", "src/lockkeeper.map")
     problems += differences(mapped(), exported(library), "src/lockkeeper.map", library.name)
-    problems += unstarved() + unsaid()
+    problems += unstarved() + unsaid() + uninstalled()
     problems += hardened(library)
     command = build / "cli/lockkeeper"
     if command.exists():

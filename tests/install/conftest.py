@@ -13,7 +13,7 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/system"))
+sys.path[:0] = [str(ROOT / "tests/system")]
 
 import servers  # noqa: E402  (behind the path)
 

@@ -12,7 +12,8 @@ from conftest import PACKAGE_S, ROOT, run
 MINIMAL = ("-Dtests=false", "-Dbench=false", "-Ddemo=false", "--buildtype=release")
 TREE = ("include", "cpp", "src", "cli", "docs", "examples", "scripts", "meson.build",
         "meson_options.txt", "LICENSE", "Makefile", ".clang-format", "Containerfile",
-        "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+        "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+        "tests/README.md")
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,7 @@ def tree_copy(tree) -> None:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
+            (tree / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
 
 
