@@ -95,7 +95,8 @@ typedef struct lk_change {
 	const char *type;  /* as lk_lock_info.type */
 	const char *owner; /* the wire field of who has it; NULL: nobody, or it did not change */
 	size_t owner_size;
-	const lk_owner_info *client; /* who that is; NULL: its client does not tell */
+	const lk_owner_info *client; /* who that is; NULL: its client does not tell. Its `note` is
+				      * written just behind the grant, and may be empty here */
 	const char *was;             /* the wire field of who had it before; NULL: nobody */
 	size_t was_size;
 	const lk_owner_info *was_client;

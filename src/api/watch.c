@@ -203,9 +203,9 @@ int lk_watch_next(lk_watch *watch, int64_t wait_ms, lk_cancel *cancel, lk_change
 		  lk_error *error)
 {
 	const char *operation = "lk_watch_next";
+	if (!change_out)
+		return lk__fail(error, LK_EINVAL, "%s: change_out is NULL", operation);
 	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	if (rc == 0 && !change_out)
-		rc = lk__fail(error, LK_EINVAL, "%s: change_out is NULL", operation);
 	if (rc == 0)
 		rc = lk__check_size(operation, change_out, sizeof(*change_out), sizeof(*change_out),
 				    error);

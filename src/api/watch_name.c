@@ -87,11 +87,12 @@ static void ear_open(struct lk__watched *watched, struct lk__watch_ear *ear, con
 {
 	size_t size;
 	char *name = lk__derived_name(watched->prefix, watched->key, watched->key_size, &size);
-	char *whole = name ? malloc(size + strlen(suffix) + 1) : NULL;
+	size_t suffix_size = strlen(suffix);
+	char *whole = name ? malloc(size + suffix_size + 1) : NULL;
 	if (whole) {
-		strcpy(mempcpy(whole, name, size), suffix);
+		memcpy(mempcpy(whole, name, size), suffix, suffix_size + 1);
 		ear->listening = lk__channel_open(&watched->node->messages, whole,
-						  size + strlen(suffix), NULL, NULL);
+						  size + suffix_size, NULL, NULL);
 		ear_mark(watched, ear);
 		ear->mark = ear->next;
 	}

@@ -73,8 +73,10 @@ static const char *field_of(const struct sim_key *key, const char *name)
 /* The candidate that a value is of, or NULL. */
 static struct sim_candidate *owner_of(const char *value)
 {
-	int number = *value >= '0' && value[1] == ':' ? *value - '0' : SIM_CANDIDATES;
-	return number < SIM_CANDIDATES ? &sim_candidates[number] : NULL;
+	char *end;
+	unsigned long number = strtoul(value, &end, 10);
+	return end != value && *end == ':' && number < SIM_CANDIDATES ? &sim_candidates[number]
+								      : NULL;
 }
 
 /* Whose the newest term is says the record, once its script has run. */
