@@ -44,6 +44,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #if __has_include(<version>)
 #include <version>
@@ -253,6 +254,34 @@ class client
 	{
 		lk_error details{};
 		detail::check(lk_client_ping(get(), &details), details);
+	}
+
+	/* What the client holds. */
+	std::vector<lk_held> held() const
+	{
+		lk_error details{};
+		std::vector<lk_held> all(16);
+		for (;;) {
+			all[0].struct_size = sizeof(lk_held);
+			const int count = lk_client_held(get(), all.data(), all.size(), &details);
+			detail::check(count, details);
+			const bool fits = static_cast<std::size_t>(count) <= all.size();
+			all.resize(static_cast<std::size_t>(fits ? count : 2 * count));
+			if (fits)
+				return all;
+		}
+	}
+
+	/* From now on it takes nothing new: see <lockkeeper/drain.h>. Waits until nothing is held any
+	 * more, at most for the limit, and returns what still is. */
+	template <class Rep, class Period>
+	std::vector<lk_held> drain(std::chrono::duration<Rep, Period> limit) const
+	{
+		lk_error details{};
+		const int result = lk_client_drain(get(), detail::to_ms(limit), nullptr, &details);
+		if (result != LK_EHELD)
+			detail::check(result, details);
+		return held();
 	}
 
 	/* Wakes all waiters, gives back what is held if `how` says so, and waits for it: see

@@ -67,6 +67,7 @@
 #include <lockkeeper/client.h>
 #include <lockkeeper/config.h>
 #include <lockkeeper/doctor.h>
+#include <lockkeeper/drain.h>
 #include <lockkeeper/election.h>
 #include <lockkeeper/error.h>
 #include <lockkeeper/event.h>

@@ -24,7 +24,7 @@ LOCK = [("client", "loop"), ("entry", "entry_table", "doubt"),
         ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"),
         ("barrier",), ("async",),
         ("election",),
-        ("close",), ("client_new",)]
+        ("close", "drain"), ("client_new",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}
 LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",
           *(f"lock/{group[0]}" for group in LOCK), "api"]

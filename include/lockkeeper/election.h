@@ -34,12 +34,13 @@
  * WHAT A CANDIDATE IS TOLD, by lk_event_wait() or lk_queue_notices(), in this order:
  *
  *   LK_EVENT_LEADING       it leads; `fence` is its term
+ *   LK_EVENT_ASKED         its client is being drained (<lockkeeper/drain.h>): stop, and resign
  *   LK_EVENT_AT_RISK       the leadership ends within its margin, unless a renewal still arrives
  *   LK_EVENT_STOP          it does not lead any more: stop the work
  *   LK_EVENT_NOT_LEADING   the term is over for this candidate: it has resigned or transferred
  *
- * Each LEADING has one NOT_LEADING behind it, and AT_RISK and STOP come only in between. Of a
- * candidate that is told nothing, pairs that nobody has read go away: it finds the newest.
+ * Each LEADING has one NOT_LEADING behind it, and ASKED, AT_RISK and STOP come only in between. Of
+ * a candidate that is told nothing, pairs that nobody has read go away: it finds the newest.
  * lk_election_is_leading() says so before LEADING is told, and no longer before STOP is. After STOP
  * the program stops its work and calls lk_election_resign(): that brings NOT_LEADING, and it may
  * join again. A candidacy that ends with an error before it led has a NOT_LEADING with the term 0;
@@ -86,6 +87,10 @@
 #define LK_STAND_BY 1      /* it leads only where no other candidate waits */
 #define LK_STAND_LEAVING 2 /* it is about to end: behind all others */
 
+/* What lk_client_drain() makes of a leader. */
+#define LK_DRAIN_ASK 0    /* it is told LK_EVENT_ASKED, stops its work and resigns */
+#define LK_DRAIN_RESIGN 1 /* it resigns at once: its work needs no time to stop */
+
 typedef struct lk_election lk_election;
 
 typedef struct lk_election_options {
@@ -98,11 +103,12 @@ typedef struct lk_election_options {
 	uint64_t tag;        /* returned in events about this candidate */
 	int64_t progress_ms; /* renewal stops when the work has shown no progress for so long
 				(lk_election_progress()); 0: nobody looks after it */
+	int on_drain;        /* LK_DRAIN_… */
 } lk_election_options;
 
 #define LK_ELECTION_OPTIONS_INIT                                                                   \
 	{                                                                                          \
-		sizeof(lk_election_options), NULL, 0, 0, LK_STAND_NORMAL, 0, 0, 0                  \
+		sizeof(lk_election_options), NULL, 0, 0, LK_STAND_NORMAL, 0, 0, 0, LK_DRAIN_ASK    \
 	}
 
 /* Who leads. */

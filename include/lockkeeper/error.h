@@ -51,7 +51,8 @@
 	X(LK_EBLOCKING, -27, LK_CLASS_FATAL, "a client without threads has no blocking calls")     \
 	X(LK_EPROCESSING, -28, LK_CLASS_RETRY, "another thread is processing this client")         \
 	X(LK_ENOTDURABLE, -29, LK_CLASS_RETRY | LK_CLASS_MAYBE,                                    \
-	  "done at the master, but too few replicas or disks have it")
+	  "done at the master, but too few replicas or disks have it")                             \
+	X(LK_EDRAINING, -30, LK_CLASS_FATAL, "the client is being drained and takes nothing new")
 
 enum lk_error_code {
 	LK_OK = 0

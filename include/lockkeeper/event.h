@@ -25,7 +25,7 @@
 #define LK_EVENT_STOP 5        /* it does not lead any more: stop the work */
 #define LK_EVENT_NOT_LEADING 6 /* its term is over, or it does not stand any more */
 /* Of a hold that hears_asks: ASKING in <lockkeeper/lock.h>. */
-#define LK_EVENT_ASKED 7 /* somebody asks for the lock */
+#define LK_EVENT_ASKED 7 /* somebody asks for the lock; a leader's client is being drained */
 
 #define LK_EVENT_NAME_SIZE 256
 #define LK_NODE_SIZE 64

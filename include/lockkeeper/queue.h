@@ -55,6 +55,7 @@
 
 #include <lockkeeper/barrier.h>
 #include <lockkeeper/client.h>
+#include <lockkeeper/drain.h>
 #include <lockkeeper/error.h>
 #include <lockkeeper/event.h>
 #include <lockkeeper/latch.h>
@@ -98,6 +99,7 @@
 	X(LK_OP_ADD, semaphore, NUMBER, semaphore_add)                                             \
 	X(LK_OP_ADD, permit_semaphore, NUMBER, permit_semaphore_add)                               \
 	X(LK_OP_DRAIN, semaphore, 0, semaphore_drain)                                              \
+	X(LK_OP_DRAIN, client, WAIT_MS, client_drain)                                              \
 	X(LK_OP_COUNT_DOWN, latch, NUMBER, latch_count_down)                                       \
 	X(LK_OP_DELETE, semaphore, 0, semaphore_delete)                                            \
 	X(LK_OP_DELETE, permit_semaphore, 0, permit_semaphore_delete)                              \
@@ -114,7 +116,7 @@
 #define LK_OP_TRY_SET 6     /* of a count that is not set */
 #define LK_OP_SET 7         /* of the number of permits */
 #define LK_OP_ADD 8         /* to the number of permits */
-#define LK_OP_DRAIN 9       /* of a semaphore: takes what is free */
+#define LK_OP_DRAIN 9       /* of a semaphore: takes what is free; of a client */
 #define LK_OP_COUNT_DOWN 10 /* of a latch */
 #define LK_OP_DELETE 11     /* of a count */
 #define LK_OP_ENTER 12      /* into a barrier, together */
@@ -272,7 +274,8 @@ LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *per
 				 int64_t room, lk_error *error);
 
 /*
- * Asks that an acquire, a wait for a latch, at a barrier or of a watch, or for notices ends.
+ * Asks that an acquire, a wait for a latch, at a barrier, of a watch or of a drain, or for notices
+ * ends.
  * Returns 1 when the request is in flight and 0 when it is not (it has completed, or never was).
  * The request still completes: with LK_ECANCELLED, or with what became of it if that was faster.
  * Any thread may call it. Does not block. Errors: LK_EINVAL (another kind of request), LK_EFORKED.

@@ -5,12 +5,13 @@ import atexit
 import logging
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
 from . import _process
 from ._acquire import Lock
-from ._call import Handle, as_bytes, check, made, milliseconds
+from ._call import Handle, as_bytes, check, fail, made, milliseconds, wait, wait_ms
 from ._counters import Latch, PermitSemaphore, Semaphore
 from ._lockkeeper import ffi, lib
 from ._notices import Notices, NoticeStream
@@ -76,6 +77,29 @@ class _Configuration:
             lib.lk_client_free(pointer)  # `context` lives until then
 
         return made(free, "lk_client **", lib.lk_client_new, config)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something that a client holds; `since` and `deadline` by CLOCK_BOOTTIME, in seconds."""
+
+    kind: str
+    name: str
+    owner: str
+    field: str
+    since: float
+    deadline: float
+    lease: float
+    renewed: bool
+
+
+def _held(held: Any) -> Held:
+    def text(member: Any) -> str:
+        return ffi.string(member).decode(errors="replace")
+
+    return Held(text(held.kind), text(held.name), text(held.owner), text(held.field),
+                held.since_ns / 1e9, held.deadline_ns / 1e9, held.lease_ms / 1e3,
+                bool(held.is_renewed))
 
 
 class Client(Handle):
@@ -201,6 +225,27 @@ class Client(Handle):
     def notices(self) -> NoticeStream:
         """`for notice in client.notices()`, or `async for`, until the client is closed."""
         return NoticeStream(self._notices)
+
+    def held(self) -> list[Held]:
+        """What the client holds."""
+        room = 16
+        while True:
+            out = ffi.new("lk_held[]", room)
+            out[0].struct_size = ffi.sizeof("lk_held")
+            count = check(lib.lk_client_held, self.pointer(), out, room)
+            if count <= room:
+                return [_held(out[i]) for i in range(count)]
+            room = 2 * count
+
+    def drain(self, limit: float | None = None) -> list[Held]:
+        """From now on the client takes nothing new: waits end with Draining, candidates leave, and
+        leaders are asked to hand over. Waits until nothing is held any more, at most `limit`
+        seconds, and returns what still is."""
+        error = ffi.new("lk_error *")
+        if wait(lambda left_ms, token: lib.lk_client_drain(self.pointer(), left_ms, token, error),
+                wait_ms(limit)) < 0 and error.code != lib.LK_EHELD:
+            fail(error)
+        return self.held()
 
     def close(self, how: Literal["release", "abandon", "idle"] = "release") -> None:
         """Closes the client; its waiters get Closed. `how`: holds are released, or are left to

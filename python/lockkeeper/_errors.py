@@ -102,6 +102,10 @@ class Closed(Error):
     """The client is closed."""
 
 
+class Draining(Error):
+    """The client is being drained, and takes nothing new."""
+
+
 class Forked(Error):
     """The hold, or the client, belongs to the parent process."""
 
@@ -157,6 +161,7 @@ _CLASSES: dict[int, type[Error]] = {
     lib.LK_ENOQUORUM: NoQuorum,
     lib.LK_ESTALE: StaleToken,
     lib.LK_ENOTDURABLE: NotDurable,
+    lib.LK_EDRAINING: Draining,
 }
 for _code, _class in reversed(_CLASSES.items()):
     _class.code = _code  # of two codes, the first

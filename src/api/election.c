@@ -43,6 +43,9 @@ static int options_check(const char *operation, lk_client *client, lk_election_o
 		rc = lk__check_range(operation, "progress_ms", options->progress_ms, 0,
 				     LK_LEASE_MAX_MS, error);
 	if (rc == 0)
+		rc = lk__check_range(operation, "on_drain", options->on_drain, LK_DRAIN_ASK,
+				     LK_DRAIN_RESIGN, error);
+	if (rc == 0)
 		rc = lk__check_range(operation, "margin_ms", options->margin_ms, 0,
 				     client->config->watchdog_ms, error);
 	return rc < 0 ? rc : value_check(operation, options->value, &options->value_size, error);
@@ -68,6 +71,7 @@ static void election_fill(lk_election *election, lk_client *client,
 	snprintf(election->owner, sizeof(election->owner), "candidate %" PRIu64, number);
 	election->margin_ms = options->margin_ms;
 	election->tag = options->tag;
+	election->on_drain = options->on_drain;
 	election->stand.teller = &election->teller;
 	election->stand.priority = options->priority;
 	election->stand.standing = options->standing;
@@ -257,6 +261,9 @@ static int election_begin(const struct lk__election_call *call, int64_t wait_ms,
 	lk_election *election = call->election;
 	struct leading leading;
 	int rc = lk__loop_start(election->client, error);
+	if (rc == 0 && atomic_load(&election->client->draining))
+		rc = lk__fail(error, LK_EDRAINING, "%s \"%.100s\": %s", call->operation,
+			      election->entry->name, lk_error_text(LK_EDRAINING));
 	pthread_mutex_lock(&election->mutex);
 	bool behind = joins && lk__election_has_left(election);
 	if (rc == 0 && behind)

@@ -144,7 +144,9 @@ int lk__start_semaphore_add(const struct lk__start *start)
 static int semaphore_drain(struct lk__counter_call call, int64_t *permits_out)
 {
 	static const struct lk__change change = {.request = lk__semaphore_drain};
-	return lk__counter_change(&call, &change, permits_out);
+	const struct lk__settings settings = {.flags = 0};
+	int rc = call.counter ? lk__entry_refuses(call.counter->entry, &settings, call.error) : 0;
+	return rc < 0 ? rc : lk__counter_change(&call, &change, permits_out);
 }
 
 int lk_semaphore_drain(lk_semaphore *semaphore, int64_t *permits_out, lk_error *error)

@@ -124,16 +124,14 @@ static int caller_joins(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 /* 0, or why a waiter that is not the head leaves the queue. */
 static int caller_over(struct lk__entry *entry, struct lk__caller *waiter, lk_error *error)
 {
-	int code = 0;
+	int code = lk__entry_ends(entry, &waiter->settings);
 	if (waiter->state == LK__WAITER_TAKES)
 		return 0;
-	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN)
-		code = LK_ECLOSED;
-	else if (caller_lost(entry, waiter))
+	if (!code && caller_lost(entry, waiter))
 		code = LK_ELOST;
-	else if (lk__caller_cancelled(waiter))
+	else if (!code && lk__caller_cancelled(waiter))
 		code = LK_ECANCELLED;
-	else if (waiter->once || lk__now_ns() >= waiter->until_ns)
+	else if (!code && (waiter->once || lk__now_ns() >= waiter->until_ns))
 		return caller_kept_out(entry, waiter, error);
 	return code ? caller_fail(entry, code, error) : 0;
 }
@@ -145,7 +143,7 @@ static bool caller_keeps(const struct lk__entry *entry, const struct lk__caller 
 	assert(hold);
 	if (!hold->entry) /* its kind leaves nothing behind */
 		return true;
-	return atomic_load(&entry->client->state) == LK__CLIENT_OPEN && !hold->lost &&
+	return !lk__entry_ends(entry, &waiter->settings) && !hold->lost &&
 	       !caller_lost(entry, waiter) && lk__now_ns() < lk__hold_deadline(hold);
 }
 
@@ -319,6 +317,8 @@ static int caller_begin(struct lk__entry *entry, struct lk__thread *thread,
 	lk__probe2(acquire__start, entry->name, entry->client->id);
 	pthread_mutex_lock(&entry->mutex);
 	int rc = lk__hold_reenter(entry, want, error);
+	if (rc == 0)
+		rc = lk__entry_refuses(entry, &want->settings, error);
 	if (rc)
 		return rc;
 	rc = caller_prepare(entry, thread, want, &side, waiter, error);
@@ -380,13 +380,12 @@ static void head_unconnected(struct lk__head *head, const lk_error *why, bool re
 static int head_over(const struct lk__head *head)
 {
 	const struct lk__caller *waiter = head->waiter;
-	if (atomic_load(&head->entry->client->state) != LK__CLIENT_OPEN)
-		return LK_ECLOSED;
-	if (lk__caller_cancelled(waiter))
-		return LK_ECANCELLED;
-	if (waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
-		return LK_ETIMEDOUT;
-	return 0;
+	int over = lk__entry_ends(head->entry, &waiter->settings);
+	if (!over && lk__caller_cancelled(waiter))
+		over = LK_ECANCELLED;
+	if (!over && waiter->until_ns != LK__NEVER && lk__now_ns() >= waiter->until_ns)
+		over = LK_ETIMEDOUT;
+	return over;
 }
 
 int lk__head_gone(const struct lk__head *head)
@@ -417,7 +416,9 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 {
 	event->subscribed = lk__entry_channel(entry) != NULL;
 	event->compensating = lk__entry_policy(entry)->compensating(entry);
-	event->closing = atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
+	const struct lk__caller *head = lk__entry_head(entry);
+	event->closing = head ? lk__entry_ends(entry, &head->settings) != 0
+			      : atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
 	int64_t now_ns = lk__now_ns();
 	struct lk__effects effects = lk__attempt_step(&entry->waiting->attempt, event, now_ns);
 	lk__trace_step(&entry->client->log, entry->name, &entry->waiting->attempt, event, &effects,
@@ -476,7 +477,7 @@ struct lk__conn *lk__head_route(struct lk__head *head)
 static int head_connected(struct lk__head *head, int rc, const lk_error *why)
 {
 	bool was_up = atomic_load(&head->entry->target.node->was_up);
-	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+	if (lk__ends_wait(rc))
 		return rc;
 	if (rc == LK__WAIT_READY)
 		head_happened(head, LK__ATTEMPT_CONNECTED);
@@ -765,7 +766,7 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 static int head_subscribed(struct lk__head *head, int rc, const lk_error *why)
 {
 	struct lk__entry *entry = head->entry;
-	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+	if (lk__ends_wait(rc))
 		return rc;
 	if (rc == LK__WAIT_TIME_UP && head_over(head))
 		return head_over(head);
@@ -950,8 +951,8 @@ static int head_leave(struct lk__head *head, int code)
 		return head_fail(head, verdict, lk_error_text(verdict));
 	if (head->error->code != verdict)
 		return head_fail(head, verdict,
-				 code == LK_ECLOSED ? "no answer before the client was closed"
-						    : "no answer within the wait limit");
+				 code == LK_ETIMEDOUT ? "no answer within the wait limit"
+						      : "no answer before the wait was ended");
 	return verdict;
 }
 
@@ -992,7 +993,7 @@ static const char *head_reason(const struct lk__head *head, int code)
 	if (head->event.type == LK__ATTEMPT_LATE)
 		return "the request reached the server after its deadline";
 	return head->event.type == LK__ATTEMPT_GRANTED
-		       ? "granted while the client was being closed, and given back"
+		       ? "granted while the client was being closed or drained, and given back"
 		       : lk_error_text(code);
 }
 

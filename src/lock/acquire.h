@@ -48,6 +48,12 @@ static inline bool lk__caller_cancelled(const struct lk__caller *waiter)
 	return lk__cancelled(waiter->cancel) || (waiter->stop && atomic_load(waiter->stop));
 }
 
+/* Tells whether a wait has ended for a reason that its caller is told as it is. */
+static inline bool lk__ends_wait(int code)
+{
+	return code == LK_ECANCELLED || code == LK_ECLOSED || code == LK_EDRAINING;
+}
+
 struct lk__acquire {
 	struct lk__op op;
 	struct lk__entry *entry;

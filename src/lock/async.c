@@ -725,13 +725,14 @@ static bool asyncs_resume_due(lk_client *client)
 	return resumed > 0;
 }
 
-/* The client is being closed: those that wait hear of it. */
-static void asyncs_hear_close(lk_client *client)
+/* The client is being drained or closed: those that wait hear of it. */
+static void asyncs_hear_ends(lk_client *client)
 {
 	struct lk__async *async;
-	if (client->asyncs.told || atomic_load(&client->state) == LK__CLIENT_OPEN)
+	int ends = lk__client_ends(client);
+	if (client->asyncs.told == ends)
 		return;
-	client->asyncs.told = true;
+	client->asyncs.told = ends;
 	DL_FOREACH(client->asyncs.in_flight, async)
 	async_wake(&async->thread);
 }
@@ -748,7 +749,7 @@ static void asyncs_for_each_conn(const lk_client *client, void (*act)(struct lk_
 int64_t lk__async_turn(lk_client *client, bool *any_out)
 {
 	atomic_store(&client->asyncs.asleep, false);
-	asyncs_hear_close(client);
+	asyncs_hear_ends(client);
 	bool any = asyncs_resume_ready(client);
 	any |= asyncs_resume_due(client);
 	if (any)
@@ -765,7 +766,7 @@ void lk__async_end(lk_client *client)
 	pthread_mutex_lock(&client->mutex);
 	client->asyncs.ended = true;
 	pthread_mutex_unlock(&client->mutex);
-	client->asyncs.told = false;
+	client->asyncs.told = 0;
 	/* Some may be about to start, or be finished elsewhere. */
 	while (atomic_load(&client->asyncs.count) > 0) {
 		struct lk__park nap = {0};

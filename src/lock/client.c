@@ -26,6 +26,18 @@ int lk__client_check(lk_client *client, const char *operation, lk_error *error)
 	return code ? lk__fail(error, code, "%s: %s", operation, lk_error_text(code)) : 0;
 }
 
+void lk__client_wake_waiters(lk_client *client)
+{
+	struct lk__thread *thread;
+	const struct lk__guest *guest;
+	pthread_mutex_lock(&client->mutex);
+	LL_FOREACH(client->threads, thread)
+	lk__thread_wake(thread);
+	DL_FOREACH(client->asyncs.guests, guest)
+	lk__thread_wake(guest->thread);
+	pthread_mutex_unlock(&client->mutex);
+}
+
 bool lk__declared_is_first(const struct lk__declareds *declared, size_t index)
 {
 	for (size_t i = 0; i < index; i++)

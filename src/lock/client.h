@@ -90,7 +90,7 @@ struct lk__asyncs {
 	struct lk__async *over;      /* the loop's: completed, and delivered soon */
 	size_t over_count;           /* the loop's */
 	struct lk__heap timers;      /* the loop's */
-	bool told;                   /* the loop's: all have been woken for the close */
+	int told;                    /* the loop's: all have been woken for so many ends */
 };
 
 /* A close that was begun: how long it waits. */
@@ -190,6 +190,7 @@ struct lk_client {
 	_Atomic unsigned tracked;          /* holds whose keys the server watches for us */
 	_Atomic bool unreleased;           /* no memory was left to release something */
 	_Atomic bool closing;              /* one caller closes it */
+	_Atomic bool draining;             /* it takes nothing new, for good: lock/drain.h */
 	_Atomic bool growing;              /* one opens another connection for scripts */
 	_Atomic(struct lk__loop *) loop;   /* NULL until the first need */
 	struct lk__watch watch;
@@ -210,6 +211,12 @@ int lk__client_check(lk_client *client, const char *operation, lk_error *error);
 static inline bool lk__client_forked(const lk_client *client)
 {
 	return atomic_load_explicit(client->alive, memory_order_relaxed) == 0;
+}
+
+/* How many ends of it those who wait have to hear of: the drain, and the close. */
+static inline int lk__client_ends(const lk_client *client)
+{
+	return atomic_load(&client->draining) + (atomic_load(&client->state) != LK__CLIENT_OPEN);
 }
 
 /* Tells whether any asynchronous request is in flight, or waits for an answer to this client. */
@@ -236,6 +243,9 @@ static inline bool lk__async_rest(lk_client *client)
 
 void lk__client_ref(lk_client *client);
 void lk__client_unref(lk_client *client);
+
+/* Has all look who wait: its threads, and calls that other clients' loops drive. */
+void lk__client_wake_waiters(lk_client *client);
 
 /* Our record of the calling thread; NULL when out of memory. */
 struct lk__thread *lk__client_thread(lk_client *client);

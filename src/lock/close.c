@@ -22,8 +22,7 @@
 #define LEAVE_MS 200         /* for those who wait to go */
 #define LOOK_NS (2 * LK__MS) /* between looks at what is left */
 
-/* A picture of the entries, each with a reference; NULL when there is no memory. */
-static struct lk__entry **close_entries(lk_client *client, size_t *count_out)
+struct lk__entry **lk__client_entries(lk_client *client, size_t *count_out)
 {
 	struct lk__entry *entry = NULL;
 	size_t count = 0;
@@ -76,7 +75,7 @@ static void close_release(struct lk__entry *entry)
 static bool close_release_all(lk_client *client)
 {
 	size_t count;
-	struct lk__entry **entries = close_entries(client, &count);
+	struct lk__entry **entries = lk__client_entries(client, &count);
 	if (!entries)
 		return false;
 	for (size_t i = 0; i < count; i++) {
@@ -92,7 +91,7 @@ static int64_t close_abandoned_until_ns(lk_client *client)
 {
 	size_t count;
 	int64_t until_ns = 0;
-	struct lk__entry **entries = close_entries(client, &count);
+	struct lk__entry **entries = lk__client_entries(client, &count);
 	for (size_t i = 0; i < count; i++) {
 		pthread_mutex_lock(&entries[i]->mutex);
 		const struct lk__hold *hold = entries[i]->hold;
@@ -103,18 +102,6 @@ static int64_t close_abandoned_until_ns(lk_client *client)
 	}
 	free(entries);
 	return until_ns;
-}
-
-static void close_wake_waiters(lk_client *client)
-{
-	struct lk__thread *thread;
-	const struct lk__guest *guest;
-	pthread_mutex_lock(&client->mutex);
-	LL_FOREACH(client->threads, thread)
-	lk__thread_wake(thread);
-	DL_FOREACH(client->asyncs.guests, guest)
-	lk__thread_wake(guest->thread);
-	pthread_mutex_unlock(&client->mutex);
 }
 
 static void close_messages(lk_client *client)
@@ -181,7 +168,7 @@ static int64_t close_quorums_end_ns(lk_client *client)
 	int64_t end_ns = 0;
 	if (atomic_load(&client->quorums) == 0)
 		return 0;
-	struct lk__entry **entries = close_entries(client, &count);
+	struct lk__entry **entries = lk__client_entries(client, &count);
 	for (size_t i = 0; i < count; i++) {
 		end_ns = lk__later(end_ns, close_quorum_ends_ns(entries[i]));
 		lk__entry_unref(entries[i]);
@@ -285,7 +272,7 @@ static bool close_quorums_are_free(lk_client *client)
 	size_t count;
 	if (atomic_load(&client->quorums) == 0)
 		return true;
-	struct lk__entry **entries = close_entries(client, &count);
+	struct lk__entry **entries = lk__client_entries(client, &count);
 	bool free_all = entries != NULL;
 	for (size_t i = 0; i < count; i++) {
 		pthread_mutex_lock(&entries[i]->mutex);
@@ -297,9 +284,7 @@ static bool close_quorums_are_free(lk_client *client)
 	return free_all;
 }
 
-/* Every release is answered, and so is every try: its waiter may have left, and the next one not
- * have come yet to read that it was granted. Nothing may be held any more that nobody wants. */
-static bool close_is_settled(lk_client *client)
+bool lk__client_is_settled(lk_client *client)
 {
 	return atomic_load(&client->trying) == 0 && atomic_load(&client->unclaimed_grants) == 0 &&
 	       atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client, NULL) &&
@@ -317,13 +302,13 @@ static bool close_await_answers(lk_client *client)
 	if (thread) {
 		close_await_leavers(client, thread);
 		close_read(client, thread, false);
-		while (!(close_calls(client) == 0 && close_is_settled(client)) &&
+		while (!(close_calls(client) == 0 && lk__client_is_settled(client)) &&
 		       !close_is_over(client))
 			lk__park_wait(&thread->park, lk__now_ns() + LOOK_NS);
 		/* What was granted meanwhile may go back by another connection. */
 		close_read(client, thread, true);
 	}
-	return close_is_settled(client) && !atomic_exchange(&client->unreleased, false);
+	return lk__client_is_settled(client) && !atomic_exchange(&client->unreleased, false);
 }
 
 /* From now on it has its time. The first call: holds and waiters go. */
@@ -343,7 +328,7 @@ static int close_begin(lk_client *client, int how, lk_error *error)
 	}
 	lk__client_record_end(client, close_abandoned_until_ns(client));
 	lk__notices_close(client);
-	close_wake_waiters(client);
+	lk__client_wake_waiters(client);
 	lk__compensation_retry(client);
 	lk__loop_wake(client); /* asynchronous callers wait there */
 	return 0;
@@ -479,7 +464,7 @@ static int close_look(lk_client *client)
 		return 0;
 	/* First: a call that gives up leaves a compensation. */
 	bool told = !lk__close_is_under_way(client) || close_calls(client) == 0;
-	bool done = close_is_read(client) && close_is_settled(client);
+	bool done = close_is_read(client) && lk__client_is_settled(client);
 	if (!(done && told) && !close_is_over(client))
 		return 0;
 	return done && !atomic_exchange(&client->unreleased, false) ? 1 : LK_EMAYBEHELD;

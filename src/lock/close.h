@@ -11,6 +11,14 @@
 
 #include "lock/client.h"
 
+/* A picture of the entries, each with a reference, to be freed; NULL when there is no memory. */
+struct lk__entry **lk__client_entries(lk_client *client, size_t *count_out);
+
+/* Every release is answered that nobody waits for, and so is every try: its waiter may have left,
+ * and the next one not have come yet to read that it was granted. Nothing may be held any more that
+ * nobody wants. */
+bool lk__client_is_settled(lk_client *client);
+
 /* `how`: LK_CLOSE_…. The first call does it; others find it done, or wait for what was not. */
 int lk__client_close(lk_client *client, int how, lk_error *error);
 

@@ -287,7 +287,8 @@ static int queue_cancel(lk_queue *queue, struct lk__completion *completion,
 	    completion->value.operation != LK_OP_AWAIT &&
 	    completion->value.operation != LK_OP_ENTER &&
 	    completion->value.operation != LK_OP_LEAVE &&
-	    completion->value.operation != LK_OP_WATCH)
+	    completion->value.operation != LK_OP_WATCH &&
+	    (completion->value.operation != LK_OP_DRAIN || completion->entry))
 		return LK_EINVAL;
 	if (!completion || !completion->async)
 		return 0;

@@ -37,6 +37,7 @@ struct lk_election {
 	char owner[LK__CANDIDATE_SIZE];
 	int64_t margin_ms;
 	uint64_t tag;
+	int on_drain;
 	_Atomic unsigned refs;
 
 	pthread_mutex_t mutex;   /* also around the starts of its acquires */

@@ -716,6 +716,28 @@ void lk__entry_free_spares(struct lk__entry *entry)
 		compensation_unreserve(entry);
 }
 
+static bool entry_drains(const struct lk__entry *entry, const struct lk__settings *settings)
+{
+	if (!atomic_load_explicit(&entry->client->draining, memory_order_relaxed))
+		return false;
+	return !(entry->target.recipe == &lk__barrier_recipe &&
+		 settings->flags & LK__BARRIER_LEAVES);
+}
+
+int lk__entry_ends(const struct lk__entry *entry, const struct lk__settings *settings)
+{
+	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN)
+		return LK_ECLOSED;
+	return entry_drains(entry, settings) ? LK_EDRAINING : 0;
+}
+
+int lk__entry_refuses(const struct lk__entry *entry, const struct lk__settings *settings,
+		      lk_error *error)
+{
+	int code = lk__entry_ends(entry, settings);
+	return code ? lk__fail(error, code, "\"%.100s\": %s", entry->name, lk_error_text(code)) : 0;
+}
+
 void lk__entry_promote_without_wake(struct lk__entry *entry, const struct lk__caller *caller)
 {
 	struct lk__waiting *waiting = entry->waiting;

@@ -525,6 +525,12 @@ void lk__entry_rest(struct lk__entry *entry);
 /* It has been held for a while: what only its next call needs goes, and is made again by that. */
 void lk__entry_free_spares(struct lk__entry *entry);
 
+/* Why nobody waits with these settings any more, and no grant is taken: 0, LK_ECLOSED, or
+ * LK_EDRAINING, but for one that leaves a barrier. The same with `error` filled. */
+int lk__entry_ends(const struct lk__entry *entry, const struct lk__settings *settings);
+int lk__entry_refuses(const struct lk__entry *entry, const struct lk__settings *settings,
+		      lk_error *error);
+
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
 

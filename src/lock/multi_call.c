@@ -190,7 +190,7 @@ static int part_look(struct lk__multi_ask *ask, size_t part)
 	ask->taken[part] = rc == 1;
 	if (rc == 0 && !entry_is_free(entry, want.wait_ms == 0))
 		ask_busy(ask, part, lk__entry_kept_out(entry));
-	return rc < 0 ? rc : 0;
+	return rc == 1 ? 0 : rc < 0 ? rc : lk__entry_refuses(entry, &want.settings, ask->error);
 }
 
 /* Makes the caller the head of the wait queue, so that nobody of this client comes between. */
@@ -280,16 +280,17 @@ static struct lk__request *group_request(struct lk__multi_ask *ask, struct part_
 	return request;
 }
 
-/* One that came while its client was closed is nobody's: close has released all holds before. */
-static bool part_granted(struct lk__multi_ask *ask, size_t part, const struct part_group *group,
-			 const struct lk__request *request)
+/* One that came while its client was closed or drained is nobody's. */
+static int part_granted(struct lk__multi_ask *ask, size_t part, const struct part_group *group,
+			const struct lk__request *request)
 {
 	struct lk__entry *entry = part_of(ask, part);
 	assert(ask->reserved[part] && !ask->taken[part]);
 	assert(lk__entry_head(entry) == &ask->waiter[part]);
-	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN) {
+	int ends = lk__entry_refuses(entry, &ask->waiter[part].settings, ask->error);
+	if (ends) {
 		lk__entry_release_unasked(entry, group->number);
-		return false;
+		return ends;
 	}
 	entry->grant.fence = 0;
 	entry->grant.node = entry->target.node;
@@ -302,7 +303,7 @@ static bool part_granted(struct lk__multi_ask *ask, size_t part, const struct pa
 	lk__entry_end_waiting(entry);
 	ask->reserved[part] = false;
 	ask->taken[part] = true;
-	return true;
+	return 0;
 }
 
 static void group_granted(struct lk__multi_ask *ask, const struct part_group *group,
@@ -311,13 +312,11 @@ static void group_granted(struct lk__multi_ask *ask, const struct part_group *gr
 	for (size_t i = 0; i < group->count; i++) {
 		struct lk__entry *entry = part_of(ask, group->part[i]);
 		pthread_mutex_lock(&entry->mutex);
-		bool granted = part_granted(ask, group->part[i], group, request);
+		int code = part_granted(ask, group->part[i], group, request);
 		pthread_mutex_unlock(&entry->mutex);
-		ask->unknown |= !granted; /* until it is given back */
-		if (!granted)
-			ask->result = lk__fail(
-				ask->error, LK_ECLOSED, "acquire %zu locks, \"%.100s\": %s",
-				ask->multi->count, entry->name, lk_error_text(LK_ECLOSED));
+		ask->unknown |= code < 0; /* until it is given back */
+		if (code < 0)
+			ask->result = code;
 	}
 }
 
@@ -476,7 +475,7 @@ static int ask_connected(struct lk__multi_ask *ask, size_t part, int rc, const l
 {
 	if (rc == LK__WAIT_READY)
 		return 0;
-	if (rc == LK_ECANCELLED || rc == LK_ECLOSED)
+	if (lk__ends_wait(rc))
 		return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
 	const struct lk__entry *entry = part_of(ask, part);
 	bool comes = lk__conn_may_come(entry->client->config, why->code) && ask->want.wait_ms > 0;
@@ -573,23 +572,25 @@ static void ask_leave(struct lk__multi_ask *ask)
 	ask->entered = false;
 }
 
-static bool ask_closed(const struct lk__multi_ask *ask)
+/* 0, or why a client gives no part that is lacking, or none at all. */
+static int ask_ends(const struct lk__multi_ask *ask)
 {
-	for (size_t i = 0; i < ask->multi->count; i++)
-		if (atomic_load(&part_of(ask, i)->client->state) != LK__CLIENT_OPEN)
-			return true;
-	return false;
+	for (size_t i = 0; i < ask->multi->count; i++) {
+		int code = lk__entry_ends(part_of(ask, i), &ask->waiter[i].settings);
+		if (code == LK_ECLOSED || (code && !ask->taken[i]))
+			return code;
+	}
+	return 0;
 }
 
 /* 0, or why nothing but releases can be waited for any more. */
 static int ask_over(const struct lk__multi_ask *ask)
 {
 	const struct lk__want *want = &ask->want;
-	if (ask_closed(ask))
-		return LK_ECLOSED;
-	if (lk__cancelled(want->cancel) || (want->stop && atomic_load(want->stop)))
-		return LK_ECANCELLED;
-	return lk__now_ns() >= ask->until_ns ? LK_ETIMEDOUT : 0;
+	int over = ask_ends(ask);
+	if (!over && (lk__cancelled(want->cancel) || (want->stop && atomic_load(want->stop))))
+		over = LK_ECANCELLED;
+	return !over && lk__now_ns() >= ask->until_ns ? LK_ETIMEDOUT : over;
 }
 
 /* ---- giving back ---- */
@@ -774,7 +775,7 @@ static struct lk__multi_event head_event(const struct lk__multi_head *head,
 					.busy_code = ask->code,
 					.again = ask->again,
 					.unknown = ask->unknown,
-					.closing = over == LK_ECLOSED,
+					.ends = ask_ends(ask),
 					.cancelled = over == LK_ECANCELLED,
 					.compensating = ask_compensating(ask)};
 }
@@ -1010,14 +1011,14 @@ static bool entry_is_out(struct lk__entry *entry)
 	return out;
 }
 
-/* The close of any client of the lock ends the wait. What is queued on a connection of another
- * client than the loop's leaves now: that client's loop may be asleep. */
+/* The end of any client of the lock ends the wait. What is queued on a connection of another client
+ * than the loop's leaves now: that client's loop may be asleep. */
 static bool await_look(struct lk__multi_call *call, int *rc_out)
 {
 	struct lk__multi_ask *ask = call->ask;
 	struct lk__entry *entry = awaited_entry(call);
 	int over = ask_over(ask);
-	if (over == LK_ECLOSED || over == LK_ECANCELLED)
+	if (lk__ends_wait(over))
 		atomic_store(&call->stop, true);
 	int rc = call->part.op.step(&call->part.op);
 	if (call_is_resumed(call) && entry->client != ask->multi->part[0]->client) {
@@ -1029,8 +1030,8 @@ static bool await_look(struct lk__multi_call *call, int *rc_out)
 		return false;
 	}
 	await_listens(call, false);
-	if (rc == LK_ECANCELLED && over == LK_ECLOSED) {
-		rc = entry_is_out(entry) ? LK_EMAYBEHELD : LK_ECLOSED;
+	if (rc == LK_ECANCELLED && (over == LK_ECLOSED || over == LK_EDRAINING)) {
+		rc = entry_is_out(entry) ? LK_EMAYBEHELD : over;
 		lk__fail(ask->error, rc, "acquire \"%.100s\": %s", entry->name, lk_error_text(rc));
 	}
 	*rc_out = rc;
@@ -1040,9 +1041,8 @@ static bool await_look(struct lk__multi_call *call, int *rc_out)
 static bool connect_look(struct lk__multi_call *call, int *rc_out, lk_error *why)
 {
 	int over = ask_over(call->ask);
-	int rc = lk__op_connect_look(&call->op, over == LK_ETIMEDOUT ? 0 : over, why);
-	*rc_out = rc;
-	return rc != LK__OP_WAITS;
+	*rc_out = lk__op_connect_look(&call->op, over == LK_ETIMEDOUT ? 0 : over, why);
+	return *rc_out != LK__OP_WAITS;
 }
 
 /* ---- acquire ---- */

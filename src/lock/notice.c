@@ -189,13 +189,29 @@ static void teller_give(lk_client *client, struct lk__teller *teller, const stru
 		return; /* it was not told that it leads */
 	notice_fill(hold, types[telling], &teller->event[telling]);
 	if (telling == LK__TELL_NOT_LEADING) {
-		unsigned unread = (1u << LK__TELL_AT_RISK) | (1u << LK__TELL_STOP);
+		unsigned unread = (1u << LK__TELL_ASKED) | (1u << LK__TELL_AT_RISK) |
+				  (1u << LK__TELL_STOP);
 		teller->number = 0;
 		if (teller->pending && !(teller->pending & ~unread))
 			DL_DELETE(client->notices.tellers, teller);
 		teller->pending &= ~unread;
 	}
 	teller_put(client, teller, telling);
+}
+
+/* Under the mutex: the leader is asked to hand over, unless it was not told that it leads. */
+static void teller_ask(lk_client *client, struct lk__teller *teller, struct lk__hold *hold,
+		       const char *why)
+{
+	lk_event *event = &teller->event[LK__TELL_ASKED];
+	if (teller->number != hold->number)
+		return;
+	hold->told_until_ns = lk__hold_deadline(hold);
+	notice_fill(hold, LK_EVENT_ASKED, event);
+	event->code = 0;
+	event->server[0] = '\0';
+	snprintf(event->reason, sizeof(event->reason), "%s", why);
+	teller_put(client, teller, LK__TELL_ASKED);
 }
 
 /* Under the mutex: 1 and the oldest, or 0. */
@@ -253,10 +269,15 @@ void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice)
 void lk__notices_ask(lk_client *client, struct lk__hold *hold, const char *why)
 {
 	struct lk__ear *ear = lk__hold_extra(hold)->ear;
+	struct lk__teller *teller = hold_teller(hold);
 	pthread_mutex_lock(&client->notices.mutex);
-	snprintf(ear->text, sizeof(ear->text), "%s", why);
+	if (teller)
+		teller_ask(client, teller, hold, why);
+	else
+		snprintf(ear->text, sizeof(ear->text), "%s", why);
 	pthread_mutex_unlock(&client->notices.mutex);
-	lk__notices_give(client, hold, LK__NOTICE_ASKED);
+	if (!teller)
+		lk__notices_give(client, hold, LK__NOTICE_ASKED);
 }
 
 void lk__notices_forget(lk_client *client, struct lk__hold *hold)

@@ -19,6 +19,7 @@ void lk__notices_free(lk_client *client);
 enum lk__telling {
 	LK__TELL_BEFORE, /* NOT_LEADING of the term before */
 	LK__TELL_LEADING,
+	LK__TELL_ASKED,
 	LK__TELL_AT_RISK,
 	LK__TELL_STOP,
 	LK__TELL_NOT_LEADING,
@@ -42,8 +43,8 @@ void lk__notices_hush(lk_client *client, struct lk__teller *teller);
 /* With the entry's mutex held. */
 void lk__notices_give(lk_client *client, struct lk__hold *hold, unsigned notice);
 
-/* Somebody asks for the lock of the hold, which has an ear, and says why. With the entry's mutex
- * held. */
+/* Somebody asks for the lock of the hold, which has an ear, or for the leadership, and says why.
+ * With the entry's mutex held. */
 void lk__notices_ask(lk_client *client, struct lk__hold *hold, const char *why);
 
 /* The server that had confirmed the hold when its last notice was given; "" for many nodes. With

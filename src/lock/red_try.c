@@ -528,8 +528,9 @@ static void round_lost(const struct round *round, const struct lk__votes *votes,
 
 static int round_over(const struct round *round)
 {
-	if (atomic_load(&round->call.entry->client->state) != LK__CLIENT_OPEN)
-		return LK_ECLOSED;
+	int ends = lk__entry_ends(round->call.entry, &round->waiter->settings);
+	if (ends)
+		return ends;
 	return lk__caller_cancelled(round->waiter) ? LK_ECANCELLED : 0;
 }
 

@@ -458,6 +458,7 @@ static void run(struct script *script)
 	attempt(0, lk_event_fd(script->client, &err) < 0 ? err.code : 0);
 	attempt(0, lk_event_wait(script->client, &event, 0, NULL, &err) < 0 ? err.code : 0);
 	attempt(0, lk_client_stats(script->client, &stats, &err));
+	attempt(0, lk_client_held(script->client, NULL, 0, &err));
 	const lk_stats_source source = {script->client, NULL};
 	attempt(0, lk_stats_write(&source, 1, 0, text, sizeof(text), &length, &err));
 	attempt(0, lk_scan_new(&script->scan, script->client, "b*", &err));
@@ -469,6 +470,7 @@ static void run(struct script *script)
 	while ((answer = lk_scan_next(script->scan, &info, &err)) == 1)
 		check(!strcmp(info.name, "busy"));
 	attempt(0, answer);
+	attempt(0, lk_client_drain(script->client, 20000, NULL, &err));
 	attempt(0, looped_run(&script->looped, script->config));
 }
 

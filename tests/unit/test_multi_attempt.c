@@ -194,13 +194,14 @@ static void test_a_client_is_closed(void **state)
 	start_and_connect(false, LK__NEVER);
 	busy(LK__MULTI_TRIED, 1, LK_EBUSY);
 	struct lk__multi_event event = event_of(LK__MULTI_GIVEN_BACK);
-	event.closing = true;
+	event.ends = LK_ECLOSED;
 	assert_int_equal(step(event).code, LK_ECLOSED);
 	start_and_connect(false, LK__NEVER);
 	event = event_of(LK__MULTI_TRIED);
 	event.busy = 1;
 	event.busy_code = LK_EMAYBEHELD;
-	event.unknown = event.closing = true;
+	event.unknown = true;
+	event.ends = LK_ECLOSED;
 	step(event);
 	event.type = LK__MULTI_GIVEN_BACK;
 	event.compensating = 1;
@@ -232,7 +233,7 @@ static struct lk__multi_event random_event(enum lk__multi_action action)
 	event.stands = event.code == 0 && event.busy == PARTS && rand() % 4;
 	event.again = rand() % 2;
 	event.unknown = rand() % 8 == 0;
-	event.closing = rand() % 200 == 0;
+	event.ends = rand() % 200 ? 0 : rand() % 2 ? LK_ECLOSED : LK_EDRAINING;
 	event.cancelled = rand() % 100 == 0;
 	event.compensating = rand() % 4 ? PARTS : (size_t)rand() % PARTS;
 	return event;

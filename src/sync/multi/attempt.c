@@ -16,8 +16,8 @@
 static int multi_over(const struct lk__multi_attempt *attempt, const struct lk__multi_event *event,
 		      int64_t now_ns)
 {
-	if (event->closing)
-		return LK_ECLOSED;
+	if (event->ends)
+		return event->ends;
 	if (event->cancelled)
 		return LK_ECANCELLED;
 	return now_ns >= attempt->until_ns ? LK_ETIMEDOUT : 0;
@@ -126,8 +126,8 @@ static struct lk__multi_effects multi_again(struct lk__multi_attempt *attempt,
 		attempt->busy_code = LK_EMAYBEHELD;
 		attempt->unknown = true;
 	}
-	if (over == LK_ECLOSED)
-		return multi_fail(attempt, event, LK_ECLOSED);
+	if (event->ends)
+		return multi_fail(attempt, event, event->ends);
 	if (attempt->once && attempt->again && !attempt->late && !over &&
 	    attempt->round + 1 < SENDS_MAX) {
 		attempt->round++; /* an idle connection that was closed, or a clock, fails no try */

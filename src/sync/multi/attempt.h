@@ -54,7 +54,7 @@ struct lk__multi_event {
 	bool unknown; /* parts may have been granted for all we know */
 
 	/* Every event. */
-	bool closing;        /* a client is being closed */
+	int ends;            /* a client is being closed or drained: LK_ECLOSED, LK_EDRAINING; 0 */
 	bool cancelled;      /* the caller wants it no more */
 	size_t compensating; /* a part that may be held and nobody wants; the count of all: none */
 };
