@@ -38,7 +38,7 @@ ARRAYS = {"renewals": "struct lk__renewal", "keys": "struct lk__multi_key"}
 STRUCTS = {"wanted": "struct lk__try", "change": "struct lk__change", **ARRAYS}
 TYPES = {"target": "const struct lk__target *", "count": "size_t ",
          "ids": "const unsigned char *", "value": "const void *",
-         "term": "uint64_t ", "value_size": "size_t ",
+         "term": "uint64_t ", "version": "int64_t ", "value_size": "size_t ",
          **{name: f"const {type_} *" for name, type_ in STRUCTS.items()}}
 
 

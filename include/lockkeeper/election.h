@@ -12,8 +12,8 @@
  *   web                                      hash    { <id of the leader>: 1 }     PEXPIRE lease
  *   lockkeeper_fence:{web}                   string  the newest term               PX 30 days
  *   lockkeeper_election:{web}                hash    the record of the newest leader:
- *                                                    { id, term, since, host, value, count,
- *                                                      asked }
+ *                                                    { id, term, since, host, value, version,
+ *                                                      count, asked }
  *                                                                                  PX 30 days
  *   lockkeeper_candidates:{web}              hash    { <id>: "<priority> <standing> <since>
  *                                                    <until> <lease> <host> <value>" }  with a ttl

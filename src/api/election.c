@@ -416,6 +416,7 @@ static int transfer_read(const struct lk__election_call *call, const struct lk__
 				"%s \"%.100s\": %.64s does not wait; still leading",
 				call->operation, call->election->entry->name, id);
 	lk__election_drop(call->election, false);
+	lk__election_leave(call->election); /* its loop may not have ended the wait yet */
 	return 0;
 }
 
@@ -445,11 +446,12 @@ int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
 /* ---- the value ---- */
 
 static int proclaim_ask(const struct lk__election_call *call, const struct leading *leading,
-			const void *value, size_t size, lk_error *error)
+			int64_t version, const void *value, size_t size, lk_error *error)
 {
 	int64_t written;
-	struct lk__request *request = lk__election_proclaim(
-		&call->election->entry->target, leading->field, leading->term, value, size);
+	struct lk__request *request = lk__election_proclaim(&call->election->entry->target,
+							    leading->field, leading->term, version,
+							    value, size);
 	int rc = leader_ask(call, request, error);
 	if (rc < 0)
 		return rc;
@@ -476,13 +478,14 @@ int lk_election_proclaim(lk_election *election, const void *value, size_t value_
 		return rc;
 	struct lk__stand *stand = &election->stand;
 	pthread_mutex_lock(&stand->mutex);
+	int64_t version = ++stand->version;
 	stand->value_size = value_size;
 	if (value_size)
 		memcpy(stand->value, value, value_size);
 	pthread_mutex_unlock(&stand->mutex);
 	rc = leading_of(&call, &leading);
 	if (rc == 0)
-		rc = proclaim_ask(&call, &leading, value ? value : "", value_size, error);
+		rc = proclaim_ask(&call, &leading, version, value ? value : "", value_size, error);
 	else if (rc == LK_ENOTOWNER)
 		rc = 0;
 	else

@@ -116,7 +116,8 @@ extern const struct lk__recipe lk__fair_recipe;
  *   <name>                                     hash { <uuid>:<number> → 1 }, PEXPIRE lease
  *   lockkeeper_fence:{<name>}                  string, the newest term, kept for 30 days
  *   lockkeeper_election:{<name>}               hash, the record of the newest leader: id, term,
- *                                              since, host, value, count, asked; kept for 30 days
+ *                                              since, host, value, version, count, asked; kept
+ *                                              for 30 days
  *   lockkeeper_candidates:{<name>}             hash { <uuid>:<number> → how it stands }, PEXPIRE
  *   lockkeeper_order:{<name>}                  sorted set, the order of candidates, PEXPIRE
  *   redisson_lock__channel:{<name>}:<field>    channel of one candidate: "look"
@@ -141,6 +142,7 @@ struct lk__stand {
 	char host[LK_NODE_SIZE];     /* without a space */
 	_Atomic int64_t progress_ns; /* its lease is renewed until then; LK__NEVER */
 	int64_t progress_ms;         /* so long after each sign of progress; 0: for ever */
+	int64_t version;             /* how often the value was changed */
 	size_t value_size;
 	char value[LK_ELECTION_VALUE_SIZE_MAX];
 };

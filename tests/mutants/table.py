@@ -334,6 +334,13 @@ MUTANTS = [
         ("src/sync/election/proclaim.lua", "redis.call('HGET', KEYS[2], 'term') == ARGV[2]",
          "true")],
         World("elections")),
+    Mutant("election-old-copy", "a copy of an earlier request writes its value over a later one", [
+        ("src/sync/election/proclaim.lua", "tonumber(ARGV[3]) >=", "tonumber(ARGV[3]) >= 0 *")],
+        World("elections")),
+    Mutant("election-value-kept", "a leader has the value of the one before it", [
+        (STAND, "'value', ARGV[11], 'version'",
+         "'value', redis.call('HGET', record, 'value') or ARGV[11], 'version'")],
+        World("elections")),
     Mutant("election-unmissed", "an observer is not told that it has missed leaders", [
         (LOOK, "leader->missed = election->has_seen && !next;",
          "leader->missed = election->has_seen && !next && leader->term == 0;")],

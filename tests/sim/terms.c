@@ -95,13 +95,17 @@ static void settle(void)
 	heir = NULL;
 }
 
-static struct term *term_of(uint64_t number)
+/* Two masters may give one term, which is the time, at the same moment: then there are two, and
+ * that of the owner is meant, or else the newest. */
+static struct term *term_of(uint64_t number, const struct sim_candidate *owner)
 {
+	struct term *found = NULL;
 	settle();
 	for (unsigned i = count; i > 0; i--)
-		if (terms[i - 1].number == number)
-			return &terms[i - 1];
-	return NULL;
+		if (terms[i - 1].number == number &&
+		    (!found || (owner && terms[i - 1].owner == owner)))
+			found = &terms[i - 1];
+	return found;
 }
 
 static void term_begins(unsigned server, const char *number)
@@ -230,7 +234,7 @@ bool sim_candidate_leads(struct sim_candidate *candidate)
 	    lk_election_remaining_ms(candidate->election, &left_ms, &error) < 0 ||
 	    asked_ns + left_ms * SIM_MS <= sim_now_ns())
 		return false;
-	struct term *told = term_of(term);
+	struct term *told = term_of(term, candidate);
 	if (!told) {
 		if (sim_is_promised())
 			sim_fail("candidate %d leads for term %" PRIu64 ", which never began",
@@ -251,7 +255,7 @@ bool sim_candidate_leads(struct sim_candidate *candidate)
 
 static void hears_leading(struct sim_candidate *candidate, const lk_event *event)
 {
-	struct term *told = term_of(event->fence);
+	struct term *told = term_of(event->fence, candidate);
 	if (candidate->led)
 		sim_fail("candidate %d is told again that it leads", candidate->number);
 	if (event->fence <= candidate->term && sim_is_promised())
@@ -321,12 +325,11 @@ static int value_of(const struct sim_candidate *candidate, const lk_leader *lead
 	return candidate && which >= 0 && which < candidate->values ? which : -1;
 }
 
-static void check_value(const struct term *term, const lk_leader *leader)
+static void check_value(const lk_leader *leader)
 {
 	const struct sim_candidate *owner = owner_of(leader->value);
-	/* Two masters may give one term, which is the time, at the same moment. */
-	bool is_another = term && term->owner && term->owner != owner && !sim_is_replicated();
-	if (value_of(owner, leader) < 0 || is_another)
+	const struct term *term = term_of(leader->term, owner);
+	if (value_of(owner, leader) < 0 || (term && term->owner && term->owner != owner))
 		sim_fail("term %" PRIu64 " has the value \"%s\", which its leader never gave it",
 			 leader->term, leader->value);
 }
@@ -357,9 +360,10 @@ static unsigned terms_between(uint64_t one, uint64_t other, bool told)
 /* A failover may undo a term of which no candidate knows yet, and an observer does. */
 static void check_missed(const struct sim_observer *observer, const lk_leader *leader)
 {
-	bool undone = sim_is_replicated() && !sim_is_calm();
+	const struct term *last = term_of(observer->last.term, owner_of(observer->last.value));
+	bool was_troubled = sim_had(SIM_ALL_TROUBLES) && last && !last->told;
+	bool undone = sim_is_replicated() && (!sim_is_calm() || was_troubled);
 	unsigned between = terms_between(observer->last.term, leader->term, undone);
-	const struct term *last = term_of(observer->last.term);
 	if (leader->term < observer->last.term &&
 	    (!undone || !leader->missed || !last || last->told))
 		sim_fail("observer %d is told of an older term", observer->number);
@@ -376,11 +380,10 @@ static void check_missed(const struct sim_observer *observer, const lk_leader *l
 void sim_observed(struct sim_observer *observer, const lk_leader *leader)
 {
 	if (sim_is_promised() && leader->term > 0) {
-		const struct term *term = term_of(leader->term);
-		if (!term)
+		if (!term_of(leader->term, NULL))
 			sim_fail("observer %d is told of term %" PRIu64 ", which never began",
 				 observer->number, leader->term);
-		check_value(term, leader);
+		check_value(leader);
 	}
 	if (observer->has && sim_is_promised())
 		check_missed(observer, leader);

@@ -3,9 +3,9 @@
 --   KEYS[1]  key: the leader, a hash: owner field → 1; its time to live is the lease
 --   KEYS[2]  lockkeeper_fence:{key}: the newest term, kept for 30 days
 --   KEYS[3]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
---            the newest leader; count: of the elections that it has seen; asked: what the leader
---            was asked to do (ask.lua, order.lua); leaving: a candidate that was about to
---            end when the place was reserved for it
+--            the newest leader; version: of the value (proclaim.lua); count: of the elections that
+--            it has seen; asked: what the leader was asked to do (ask.lua, order.lua); leaving: a
+--            candidate that was about to end when the place was reserved for it
 --   KEYS[4]  lockkeeper_candidates:{key}: those that wait, a hash, see order.lua
 --   KEYS[5]  lockkeeper_order:{key}: their order, a sorted set
 --   ARGV[1]  what: "acquire", "try" (without a place among the candidates), "release", "transfer"
@@ -146,7 +146,7 @@ local function lead(self)
 	local writes = {
 		{'SET', KEYS[2], term, 'PX', KEEP_MS},
 		{'HSET', record, 'id', own, 'term', term, 'since', string.format('%.0f', now),
-			'host', ARGV[10], 'value', ARGV[11], 'count',
+			'host', ARGV[10], 'value', ARGV[11], 'version', 0, 'count',
 			string.format('%.0f', count), 'asked', asked},
 		{'PEXPIRE', record, KEEP_MS},
 		{'HDEL', waiters, own},
