@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-faults check-seeds check-mutants check-servers check-monitoring check-debian servers check-packages site check-site check-musl check-aarch64 dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site packages-musl packages-aarch64
+.PHONY: all programs check check-all check-night check-seeds check-mutants check-servers check-monitoring check-debian servers check-packages site check-site check-musl check-aarch64 dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site packages-musl packages-aarch64
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -101,10 +101,6 @@ check-night: packages-check
 	@$(PYTHON) scripts/check.py --level night --estimate
 	@$(MAKE) --no-print-directory programs
 	@$(PYTHON) scripts/check.py --build "$(BUILD)" --level night
-
-# The whole matrix of faults under the sanitizers, in its own build folders; about an hour.
-check-faults: packages-check
-	$(PYTHON) scripts/ci.py faults
 
 # So many seeds of each simulated world, on all cores, from a random one on (tests/sim/).
 SEEDS ?= 10000

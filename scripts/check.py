@@ -49,7 +49,7 @@ LEVELS = {
                          "LOCKKEEPER_MODEL_COMMANDS": "100000"}),
 }
 # Files whose tests are run in so many parts, so that none is left alone at the end.
-PARTS = {"faults/matrix": 8, "system/conformance": 6, "history/failovers": 2,
+PARTS = {"system/conformance": 6, "history/failovers": 2,
          "system/failover_kinds": 4, "system/cluster_slots": 2, "system/threadless_moving": 3,
          "system/two_owners": 2, "system/sentinel": 2, "system/red": 2,
          "interop/redisson_lock": 2}

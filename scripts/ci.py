@@ -188,29 +188,17 @@ def others(tally: Tally) -> None:
 
 def trixie(tally: Tally) -> None:
     """The README's commands in a bare root of Debian 13, with what a release may change."""
-    # The worlds, the faults, the histories and the failovers do not depend on the release: the
+    # The worlds, the histories and the failovers do not depend on the release: the
     # stage `check` runs them, and `make check-debian` all in such a root.
     debian.tried(tally, "trixie", debian.Way(check=True, user=True, container=False,
                                              level="release"))
-
-
-def faults(tally: Tally) -> None:
-    """Only when named: every request with every fault, under both kinds of sanitizer."""
-    for name, compiler, sanitize, environment in (
-            ("faults-address", "clang", "address,undefined", ASAN),
-            ("faults-thread", "gcc", "thread", TSAN)):
-        folder = build(tally, name, compiler, [f"-Db_sanitize={sanitize}", "-Db_lundef=false"],
-                       ("tests/system/system-driver",))
-        if folder:
-            check.run_tests(tally, folder, ["faults/matrix"],
-                            {**environment, "LOCKKEEPER_FAULTS": "all"})
 
 
 # The most important comes first.
 STAGES = {"check": make_check, "address": address, "thread": thread, "trixie": trixie, "lint": lint,
           "interop": interop, "monitoring": monitoring, "others": others, "python": python,
           "packages": packages, "site": site, "demo": demo, "fuzz": fuzz}
-NAMED = {"analyze": analyze, "bench": bench, "faults": faults}
+NAMED = {"analyze": analyze, "bench": bench}
 # `make check` runs alone first: the README tells its time. Then two rows run side by side: the
 # stages one behind the other, and clang-tidy, which takes what they leave over, at the lowest
 # priority. Stages that run tests are in one row: they set the process's temporary folder.

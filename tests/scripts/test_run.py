@@ -108,7 +108,7 @@ def test_the_longest_part_begins_first(tmp_path):
 
 def test_the_table_names_files_that_there_are():
     table = check.chosen()
-    assert {"system/lock_wire", "cli/run", "faults/matrix"} <= table.keys()
+    assert {"system/lock_wire", "cli/run", "history/checker"} <= table.keys()
 
 
 def test_a_file_is_run_unless_a_line_says_otherwise(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-/* What the driver can be asked for: the fault matrix (tests/faults) is made from it. */
+/* What the driver can be asked for: conformance finds each kind by it. */
 #include "driver.h"
 
 #include <stdio.h>
