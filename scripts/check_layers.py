@@ -20,7 +20,7 @@ from tree import ROOT, files, finish, name
 LOCK = [("client", "loop"), ("entry", "entry_table", "doubt"),
         ("completion_queue", "notice", "ear"), ("compensation",), ("tracked", "front"),
         ("hold",), ("renewal",),
-        ("operation", "question", "fan_out", "acquire", "release", "extend"),
+        ("operation", "question", "fan_out", "acquire", "adopt", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"),
         ("barrier",), ("async",),
         ("election",),

@@ -71,6 +71,18 @@
  * lk_lock_force_release() frees it. Permits have no such release:
  * lk_permit_semaphore_update_lease() sets when one ends.
  *
+ * HAND-OVER. A hold can go on in another client, also of another process, without a moment in
+ * which the lock is free. The giver exports its wire field (lk_lock_export()) and abandons the
+ * hold: with `abandon` in its options a release ends all that this client does for it, and leaves
+ * the lock as it is, to who adopts it or to the end of its lease. The taker names that field in
+ * `field` of its acquire options. In one script the server finds the lock held under it and gives
+ * it to the taker, under a new field, with the taker's lease, and a new fence token if the kind
+ * has one. From then on the old field holds nothing: an adoption succeeds once. The taker's hold
+ * is like any other; its options say whether it is renewed. So who renews a hold is at no time
+ * more than one: a giver that has not abandoned it is told of its loss (LK_EVENT_LOST) by its next
+ * renewal at the latest, and what it does until then may overlap with the taker's work. Not for
+ * fair, read/write, multi and red locks (LK_EINVAL), and permits have ids instead.
+ *
  * NOTES. With `note` in its options a hold says why it is held, to whoever looks (lk_scan_owner())
  * and to those who are refused: at most LK_NOTE_SIZE_MAX bytes of UTF-8 without control characters,
  * or "" for none; else LK_EINVAL. It prevails over the client's option `note` for this hold, and a
@@ -128,11 +140,12 @@ typedef struct lk_acquire_options {
 	const char *note;    /* NULL, or why the lock is held, copied: see NOTES above */
 	int hears_asks;      /* 1: the owner is told when somebody asks for the lock: see ASKING */
 	int renew;           /* 1: the watchdog renews lease_ms, too; 0: only its own lease */
+	const char *field;   /* NULL, or the wire field that is taken over: see HAND-OVER above */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, NULL, 0, 0                     \
+		sizeof(lk_acquire_options), 0, 0, 0, NULL, NULL, 0, NULL, 0, 0, NULL               \
 	}
 
 typedef struct lk_release_options {
@@ -142,11 +155,12 @@ typedef struct lk_release_options {
 	int64_t keep_ms; /* 0: the last release frees the lock; else it keeps the lock from all for
 			      so long (at most LK_LEASE_MAX_MS); see KEPT above */
 	const char *field; /* NULL: the owner's hold; else whatever is held under this wire field */
+	int abandon; /* 1: the hold is forgotten, and the lock not freed: see HAND-OVER above */
 } lk_release_options;
 
 #define LK_RELEASE_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(lk_release_options), NULL, 0, 0, NULL                                       \
+		sizeof(lk_release_options), NULL, 0, 0, NULL, 0                                    \
 	}
 
 typedef struct lk_extend_options {
@@ -227,6 +241,14 @@ LK_API lk_lock *lk_lock_free(lk_lock *lock);
  * Where a thread of this client has asked already, the answer to that decides. Blocks for one round
  * trip, at most for the connect and command limits.
  *
+ * With `field` the call takes over what is held under that wire field, and nothing else: see
+ * HAND-OVER above. `wait_ms` must be 0 then, and `cancel` NULL. It waits in no queue, and blocks for
+ * one round trip, at most for the command limit. Errors: LK_ENOTOWNER (nothing is held under it),
+ * LK_EBUSY (an owner of this client has the lock: it has to abandon it first), LK_ELOST (the
+ * server gave up the field and then refused to give the lock, for want of memory or of a right),
+ * and LK_EMAYBEHELD or LK_ENOTDURABLE, after which the lock is held under the old field, or is
+ * freed in the background.
+ *
  * Errors: LK_EBUSY, LK_ETIMEDOUT, LK_ECANCELLED, LK_ELOST (this owner lost an earlier hold and has
  * not released it yet), LK_EMAYBEHELD, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL, LK_ECLOSED,
  * LK_EFORKED, LK_ENOMEM, and those of lk_client_ping(). Since 0.1.
@@ -257,6 +279,12 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * With `keep_ms` the last release keeps the lock from everybody for so long: see KEPT AFTER THE
  * RELEASE above. The call waits until the replicas that must acknowledge grants have acknowledged
  * that, too. `no_wait` must be 0 then.
+ *
+ * With `abandon` the last release forgets the hold and sends nothing: the lock stays for what is
+ * left of its lease (lk_lock_remaining_ms(), or longer if a renewal is under way), unless who
+ * knows its field adopts, extends or releases it: see HAND-OVER above. A memory write, also for a
+ * client without threads. The other options but `owner` must be 0 then. A release that is not the
+ * last, or of a lost hold, is as without it. Not for multi and red locks (LK_EINVAL).
  *
  * With `field` the call frees the lock if it is held under that wire field, whoever that is
  * (RLock.unlockAsync(threadId)). Safe to repeat. Blocks as lk_lock_force_release(). The other
@@ -371,8 +399,8 @@ LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *e
 
 /*
  * Writes the wire field of the hold of `owner` (NULL: the calling thread), with a NUL, so that
- * another process can release or extend the lock. This client keeps the hold and goes on renewing
- * it; a program that hands the hold over closes its client with LK_CLOSE_ABANDON. A memory read.
+ * another process can release, extend or adopt the lock. This client keeps the hold and goes on
+ * renewing it until the hold is abandoned: see HAND-OVER above. A memory read.
  * Errors: LK_EINVAL (size < LK_FIELD_SIZE, …) and otherwise as lk_lock_remaining_ms(). Since 0.1.
  */
 LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size,

@@ -241,9 +241,10 @@ LK_API int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *
  * before you start what depends on it.
  *
  * LK_REQUEST_MAP says what each operation uses. A member that it does not use must be 0 or NULL,
- * and so must `cancel`, `no_wait` and `field` in the options. A `wait_ms` of -1 waits
- * without limit, 0 tries once. The completion has in `answer` what the blocking call returns or
- * writes. Questions about permits have blocking calls only: they have several answers.
+ * and so must `cancel`, `no_wait`, `abandon`, and `field` of a release or extension, in the
+ * options. A `wait_ms` of -1 waits without limit, 0 tries once. The completion has in `answer`
+ * what the blocking call returns or writes. Questions about permits have blocking calls only: they
+ * have several answers.
  *
  * Nobody owns the permits of a semaphore, and they do not end: whoever takes the completion
  * releases them. Permits that are granted to a request that completes with an error go back.

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "lock/adopt.h"
 #include "lock/extend.h"
 #include "lock/release.h"
 #include "lock/multi.h"
@@ -211,8 +212,38 @@ void lk__lock_leave(struct lk__call *call)
 	lk__leave(call->saved);
 }
 
+int lk__field_check(const char *operation, const char *field, lk_error *error)
+{
+	size_t size = field ? strnlen(field, LK_OWNER_SIZE_MAX + 1) : 0;
+	if (size > 0 && size <= LK_OWNER_SIZE_MAX)
+		return 0;
+	return lk__fail(error, LK_EINVAL, "%s: field is %s", operation,
+			!field ? "NULL"
+			: size ? "longer than 256 bytes"
+			       : "empty");
+}
+
+/* 0, or why nothing of that kind is adopted. */
+static int adopt_check(const char *operation, const lk_lock *lock,
+		       const lk_acquire_options *options, int64_t wait_ms, lk_error *error)
+{
+	bool red = lock->entry && lock->entry->is_quorum;
+	if (!options->field)
+		return 0;
+	if (lk__lock_multi(lock) || red || !lk__lock_recipe_of(lock)->exchange)
+		return lk__fail(error, LK_EINVAL, "%s: field is set, and a %s is not adopted",
+				operation,
+				lk__lock_multi(lock) ? "multi lock"
+				: red                ? "red lock"
+						     : lk__lock_recipe_of(lock)->type);
+	if (wait_ms || options->cancel)
+		return lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
+				wait_ms ? "wait_ms" : "cancel");
+	return lk__field_check(operation, options->field, error);
+}
+
 int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,
-		      lk_error *error)
+		      int64_t wait_ms, lk_error *error)
 {
 	int64_t lease_ms = options->lease_ms ? options->lease_ms
 					     : lk__lock_client(lock)->config->watchdog_ms;
@@ -223,6 +254,8 @@ int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acqui
 				     error);
 	if (rc == 0)
 		rc = lk__check_note(operation, "note", options->note, error);
+	if (rc == 0)
+		rc = adopt_check(operation, lock, options, wait_ms, error);
 	if (rc == 0 && options->hears_asks && lock->entry && lock->entry->is_quorum)
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: hears_asks is set, and nobody can ask for a red lock",
@@ -247,15 +280,16 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc != 0)
 		return rc;
-	rc = lk__acquire_check(operation, lock, &own, error);
+	rc = lk__acquire_check(operation, lock, &own, wait_ms, error);
 	if (rc == 0)
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {
 		struct lk__want want = lk__want_of(&own, wait_ms, lk__lock_settings(lock));
 		want.owner = call.owner;
 		want.cancel = own.cancel;
-		rc = call.multi ? lk__multi_acquire(call.multi, &want, error)
-				: lk__acquire_run(call.entry, call.thread, &want, error);
+		rc = call.multi  ? lk__multi_acquire(call.multi, &want, error)
+		     : own.field ? lk__adopt_run(call.entry, call.thread, &want, error)
+				 : lk__acquire_run(call.entry, call.thread, &want, error);
 	}
 	lk__lock_leave(&call);
 	return rc;
@@ -268,12 +302,34 @@ int lk__release_check(const char *operation, const lk_release_options *options, 
 				"%s: no_wait and keep_ms are set: who does not wait does not "
 				"learn whether it is kept",
 				operation);
+	if (options->abandon && (options->field || options->keep_ms || options->no_wait))
+		return lk__fail(error, LK_EINVAL, "%s: abandon is set, and %s too", operation,
+				options->field     ? "field"
+				: options->keep_ms ? "keep_ms"
+						   : "no_wait");
 	if (options->field && (options->owner || options->keep_ms || options->no_wait))
 		return lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
 				options->owner     ? "owner"
 				: options->keep_ms ? "keep_ms"
 						   : "no_wait");
 	return LK__CHECK(operation, error, {LK__KEEP, options->keep_ms});
+}
+
+/* Nothing is sent, so no client is kept from it. */
+static int lock_abandon(lk_lock *lock, const char *owner, lk_error *error)
+{
+	const char *operation = "lk_lock_release";
+	struct lk__call call = {.entry = NULL};
+	int rc = lk__lock_enter_briefly(&call, lock, operation, owner, error);
+	if (rc < 0)
+		return rc;
+	if (call.multi || call.entry->is_quorum)
+		rc = lk__fail(error, LK_EINVAL, "%s: abandon is set, and a %s lock cannot be",
+			      operation, call.multi ? "multi" : "red");
+	else
+		rc = lk__release_abandon(call.entry, &call.owner, error);
+	lk__lock_leave(&call);
+	return rc;
 }
 
 int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error)
@@ -285,6 +341,8 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 		rc = lk__release_check("lk_lock_release", &own, error);
 	if (rc == 0 && own.field)
 		return lk__lock_release_field(lock, own.field, error);
+	if (rc == 0 && own.abandon)
+		return lock_abandon(lock, own.owner, error);
 	if (rc == 0)
 		rc = lk__lock_enter(&call, lock, "lk_lock_release", own.owner, error);
 	if (rc)

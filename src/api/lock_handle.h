@@ -60,6 +60,7 @@ static inline struct lk__want lk__want_of(const lk_acquire_options *options, int
 				 .renews = options->renew,
 				 .hears = options->hears_asks,
 				 .note = options->note && *options->note ? options->note : NULL,
+				 .adopts = options->field,
 				 .wait_ms = wait_ms,
 				 .settings = settings};
 }
@@ -106,6 +107,8 @@ int lk__lock_lease_added(lk_lock *lock, const char *operation, const char *owner
 /* Checks what the options of a release, of an acquire say: 0 or LK_EINVAL. */
 int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error);
 int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,
-		      lk_error *error);
+		      int64_t wait_ms, lk_error *error);
+/* Checks a wire field. */
+int lk__field_check(const char *operation, const char *field, lk_error *error);
 
 #endif

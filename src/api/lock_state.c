@@ -383,17 +383,6 @@ int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error)
 	return 0;
 }
 
-static int check_field(const char *operation, const char *field, lk_error *error)
-{
-	size_t size = field ? strnlen(field, LK_OWNER_SIZE_MAX + 1) : 0;
-	if (size > 0 && size <= LK_OWNER_SIZE_MAX)
-		return 0;
-	return lk__fail(error, LK_EINVAL, "%s: field is %s", operation,
-			!field ? "NULL"
-			: size ? "longer than 256 bytes"
-			       : "empty");
-}
-
 static struct lk__request *held_by_make(const struct lk__target *target, const char *field)
 {
 	return lk__question(target->recipe->is_held_by(target, field));
@@ -413,7 +402,7 @@ int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error
 	int64_t answer = 0;
 	if (!held_out)
 		return lk__fail(error, LK_EINVAL, "%s: held_out is NULL", operation);
-	int rc = check_field(operation, field, error);
+	int rc = lk__field_check(operation, field, error);
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
 	if (rc == 0)
@@ -573,7 +562,7 @@ int lk__lock_release_field(lk_lock *lock, const char *field, lk_error *error)
 {
 	struct lk__call call;
 	const char *operation = "lk_lock_release";
-	int rc = check_field(operation, field, error);
+	int rc = lk__field_check(operation, field, error);
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
 	if (rc == 0)
@@ -607,7 +596,7 @@ int lk__lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk
 {
 	struct lk__call call;
 	const char *operation = "lk_lock_extend";
-	int rc = check_field(operation, field, error);
+	int rc = lk__field_check(operation, field, error);
 	if (rc == 0)
 		rc = check_single(lock, operation, error);
 	if (rc == 0)

@@ -345,7 +345,7 @@ int lk__start_lock_acquire(const struct lk__start *start)
 		rc = lock_enter(&call, start, own.owner);
 	if (rc < 0)
 		return rc;
-	rc = lk__acquire_check(operation, start->handle, &own, start->error);
+	rc = lk__acquire_check(operation, start->handle, &own, wait_ms, start->error);
 	if (rc < 0) {
 		lk__lock_leave(&call);
 		return rc;
@@ -363,9 +363,11 @@ int lk__start_lock_release(const struct lk__start *start)
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), start->request->release, operation,
 				  start->error);
-	if (rc == 0 && (own.no_wait || own.field))
+	if (rc == 0 && (own.no_wait || own.field || own.abandon))
 		rc = lk__fail(start->error, LK_EINVAL, "%s: %s is set", operation,
-			      own.field ? "field" : "no_wait");
+			      own.field     ? "field"
+			      : own.abandon ? "abandon"
+					    : "no_wait");
 	if (rc == 0)
 		rc = lk__release_check(operation, &own, start->error);
 	if (rc == 0)

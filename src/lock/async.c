@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -365,10 +366,18 @@ void lk__async_free(lk_client *client)
 
 /* ---- from start to completion ---- */
 
+/* The texts of its acquire. */
+static void async_forget(struct lk__async *async)
+{
+	free(async->note);
+	free(async->adopts);
+	async->note = async->adopts = NULL;
+}
+
 static void async_put_back(struct lk__async *async)
 {
 	lk_client *client = async->client;
-	free(async->note);
+	async_forget(async);
 	pthread_mutex_lock(&client->mutex);
 	DL_APPEND(client->asyncs.free, async);
 	pthread_mutex_unlock(&client->mutex);
@@ -385,6 +394,19 @@ static int permits_prepare(struct lk__completion *completion, const struct lk__e
 	return completion->permits ? 0 : LK_ENOMEM;
 }
 
+/* Copies the texts of its acquire; false when out of memory. */
+static bool async_copy(struct lk__async *async)
+{
+	struct lk__want *want = &async->want.acquire;
+	if (want->note && !(async->note = strdup(want->note)))
+		return false;
+	if (want->adopts && !(async->adopts = strdup(want->adopts)))
+		return false;
+	want->note = async->note;
+	want->adopts = async->adopts;
+	return true;
+}
+
 /* It is what the completion says, and nothing has happened yet. */
 static int async_prepare(struct lk__async *async, struct lk__completion *completion,
 			 const struct lk__entry *entry, const struct lk__async_want *want)
@@ -392,13 +414,9 @@ static int async_prepare(struct lk__async *async, struct lk__completion *complet
 	async->completion = completion;
 	async->want = *want;
 	async->multi = NULL;
-	async->note = NULL;
-	if (want->way == LK__ASYNC_ACQUIRE && want->acquire.note) {
-		async->note = strdup(want->acquire.note);
-		if (!async->note)
-			return LK_ENOMEM;
-		async->want.acquire.note = async->note;
-	}
+	async->note = async->adopts = NULL;
+	if (want->way == LK__ASYNC_ACQUIRE && !async_copy(async))
+		return LK_ENOMEM;
 	if (want->way == LK__ASYNC_ACQUIRE) {
 		async->want.acquire.owner = completion->owner;
 		async->want.acquire.stop = &async->cancelled;
@@ -499,8 +517,7 @@ static void async_complete(struct lk__async *async, int rc)
 		lk__request_free(async->want.asked.request); /* it never began */
 	if (async->want.way == LK__ASYNC_DRIVE)
 		async->want.driven.end(async->want.driven.of);
-	free(async->note);
-	async->note = NULL;
+	async_forget(async);
 	if (rc == 0)
 		completion->value.error = (lk_error){0};
 	else
@@ -530,6 +547,12 @@ static void async_init(struct lk__async *async)
 	}
 	switch (want->way) {
 	case LK__ASYNC_ACQUIRE:
+		if (want->acquire.adopts) {
+			lk__adopt_init(&async->adopting, completion->entry, thread, &want->acquire,
+				       error);
+			async->op = &async->adopting.op;
+			return;
+		}
 		lk__acquire_init(&async->acquire, completion->entry, thread, &want->acquire, error);
 		async->op = &async->acquire.op;
 		return;

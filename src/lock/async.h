@@ -14,6 +14,7 @@
 #ifndef LK__LOCK_ASYNC_H
 #define LK__LOCK_ASYNC_H
 
+#include "lock/adopt.h"
 #include "lock/barrier.h"
 #include "lock/completion_queue.h"
 #include "lock/counter.h"
@@ -117,13 +118,16 @@ struct lk__async {
 	lk_client *client;
 	struct lk__completion *completion;
 	struct lk__async_want want;
-	char *note; /* of its acquire; NULL: none */
+	char *note, *adopts; /* of its acquire; NULL: none */
 	_Atomic bool cancelled;
 	struct lk__async_multi *multi; /* of a multi lock; else NULL */
 	struct lk__op *op;             /* one of these, or that of `multi` */
 	union {
 		struct {
-			struct lk__acquire acquire;
+			union {
+				struct lk__acquire acquire;
+				struct lk__adopting adopting;
+			};
 			struct lk__grant grant;
 		};
 		struct lk__releasing releasing;

@@ -286,30 +286,16 @@ static int counting_go(struct lk__counting *counting)
 	return counting->giving ? give_begin(counting) : ask(counting);
 }
 
-/* Waiting for a connection has ended with `rc`: what the caller is told. */
-static int unconnected(const struct lk__entry *entry, const char *operation, int rc,
-		       const lk_error *why, lk_error *error)
-{
-	if (rc == LK_ECLOSED)
-		return lk__fail(error, rc, "%s \"%.100s\": %s", operation, entry->name,
-				lk_error_text(rc));
-	if (rc == LK__WAIT_TIME_UP)
-		return lk__fail(error, LK_EUNREACHABLE,
-				"%s \"%.100s\" on %.100s: no connection within the command limit",
-				operation, entry->name, entry->client->config->url);
-	return lk__fail(error, why->code, "%s \"%.100s\" on %.100s: %.300s", operation, entry->name,
-			entry->client->config->url, why->message);
-}
-
 static int connect_look(struct lk__counting *counting)
 {
 	lk_error why = {.code = LK_EUNREACHABLE};
 	int rc = lk__op_connect_look(&counting->op, 0, &why);
 	if (rc == LK__OP_WAITS)
 		return rc;
-	return rc == LK__WAIT_READY ? counting_go(counting)
-				    : unconnected(counting->counter->entry, counting->operation, rc,
-						  &why, counting->error);
+	return rc == LK__WAIT_READY
+		       ? counting_go(counting)
+		       : lk__op_unconnected(counting->counter->entry, counting->operation, rc, &why,
+					    counting->error);
 }
 
 /* A change waits for a connection first: a caller without one is told why. So do permits that

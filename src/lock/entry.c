@@ -624,7 +624,7 @@ struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry, struct lk
 	int64_t now_ns = lk__now_ns();
 	assert(number != 0 && sent_ns <= now_ns);
 	entry->grant.number = number;
-	entry->downgraded = false;
+	entry->downgraded = entry->abandoned = false;
 	entry->grant.outlives_ns = 0;
 	entry->grant.lease_ms = lease_ms;
 	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
@@ -642,6 +642,7 @@ struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry, struct lk
 {
 	int64_t now_ns = lk__now_ns();
 	entry->grant = *grant;
+	entry->abandoned = false;
 	hold_begin(entry, hold, now_ns);
 	return (struct lk__entry_effects){.watch = true, .now_ns = now_ns};
 }

@@ -315,6 +315,7 @@ struct lk__entry {
 	bool verifying : 1;  /* it was in doubt when that left */
 	bool counted : 1;    /* among the client's holds that are tracked */
 	bool downgraded : 1; /* its grant's number was given to the other side, once */
+	bool abandoned : 1;  /* its grant's number is held by whoever knows its field, or nobody */
 	_Atomic bool doubt;  /* a message came that nobody of us sent */
 	/* A grant is on several nodes, with a number of its own on each: some may keep it longer
 	 * than a majority has confirmed. Set under the client's mutex, too. */

@@ -121,7 +121,8 @@ static bool still_stops(const struct lk__entry *entry, uint64_t number)
 void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
 {
 	bool held = entry->hold && entry->grant.number == number; /* by whomever it was passed to */
-	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0;
+	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0 ||
+			(entry->abandoned && entry->grant.number == number);
 	if (!held && !given_up && !still_stops(entry, number))
 		lk__entry_release_unasked(entry, number);
 }
@@ -240,6 +241,8 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
 void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms)
 {
+	if (entry->hold) /* adopted meanwhile (lock/adopt.h), and gone since */
+		lk__entry_lose(entry, lk__now_ns());
 	carry_out(entry, lk__entry_note_grant(entry, waiter, number, sent_ns, lease_ms));
 	lk__doubt_others(entry);
 }

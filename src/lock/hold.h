@@ -94,6 +94,8 @@ struct lk__want {
 	bool renews;      /* a named lease, too, is renewed */
 	bool hears;       /* of requests to give the lock up */
 	const char *note; /* why it is held; NULL: nothing is said */
+	const char
+		*adopts; /* the wire field that it takes over (lock/adopt.h); NULL: it acquires */
 	lk_cancel *cancel;
 	const _Atomic bool *stop;    /* set to cancel an asynchronous call; else NULL */
 	struct lk__grant *grant_out; /* NULL, or where what the server granted is written, also for

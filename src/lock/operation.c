@@ -93,6 +93,20 @@ int lk__op_connect_look(struct lk__op *op, int over, lk_error *why)
 	return rc;
 }
 
+int lk__op_unconnected(const struct lk__entry *entry, const char *operation, int rc,
+		       const lk_error *why, lk_error *error)
+{
+	if (rc == LK_ECLOSED)
+		return lk__fail(error, rc, "%s \"%.100s\": %s", operation, entry->name,
+				lk_error_text(rc));
+	if (rc == LK__WAIT_TIME_UP)
+		return lk__fail(error, LK_EUNREACHABLE,
+				"%s \"%.100s\" on %.100s: no connection within the command limit",
+				operation, entry->name, entry->client->config->url);
+	return lk__fail(error, why->code, "%s \"%.100s\" on %.100s: %.300s", operation, entry->name,
+			entry->client->config->url, why->message);
+}
+
 struct lk__conn *lk__op_join(struct lk__op *op, struct lk__entry *entry, struct lk__node *node)
 {
 	assert(!op->joined);

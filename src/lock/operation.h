@@ -65,6 +65,10 @@ void lk__op_wait(struct lk__op *op, int64_t until_ns);
 bool lk__op_connect(struct lk__op *op, struct lk__conn *conn, bool once, int64_t until_ns);
 int lk__op_connect_look(struct lk__op *op, int over, lk_error *why);
 
+/* Such a wait has ended with `rc`, and no connection: the code, with `error` filled. */
+int lk__op_unconnected(const struct lk__entry *entry, const char *operation, int rc,
+		       const lk_error *why, lk_error *error);
+
 /* On which connection of the node to send: a calling thread goes where few others wait, and is
  * counted there until it has waited, or parts. With the entry's mutex held. */
 struct lk__conn *lk__op_join(struct lk__op *op, struct lk__entry *entry, struct lk__node *node);

@@ -274,6 +274,13 @@ static bool detached_send(const struct lk__release *release, struct lk__request 
 
 /* ---- on the wire ---- */
 
+/* Who may be given what is released. What was adopted (lock/adopt.h) may have a head beside it,
+ * which asks the server for itself. */
+static struct lk__caller *release_next(const struct lk__entry *entry)
+{
+	return lk__entry_head(entry) ? NULL : lk__entry_first(entry);
+}
+
 static void release_prepare(struct lk__releasing *releasing, struct lk__request *request)
 {
 	struct lk__release *release = &releasing->release;
@@ -282,7 +289,7 @@ static void release_prepare(struct lk__releasing *releasing, struct lk__request 
 	request->resend = request->patient = true;
 	request->contended = entry->contended;
 	request->deadline_ns = release->valid_until_ns;
-	release->passes = entry->passing = lk__entry_first(entry) != NULL;
+	release->passes = entry->passing = release_next(entry) != NULL;
 }
 
 static int wire_begin(struct lk__releasing *releasing, struct lk__request *request)
@@ -445,7 +452,7 @@ static int exchange_look(struct lk__releasing *releasing)
 static enum lk__pass release_pass(const struct lk__releasing *releasing, int64_t now_ns)
 {
 	struct lk__entry *entry = releasing->entry;
-	const struct lk__caller *next = lk__entry_first(entry);
+	const struct lk__caller *next = release_next(entry);
 	bool named = next &&
 		     (next->hold->lease_ms || (entry->target.recipe->flags & LK__NEEDS_SERVER) ||
 		      entry->grant.lease_ms != lk__entry_lease_ms(entry, next->hold));
@@ -557,6 +564,21 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk
 				lk_error_text(rc));
 	assert(hold->count > 0);
 	return --hold->count == 0;
+}
+
+/* A copy of its acquire that comes later finds the field, or takes the lock for the rest of its
+ * lease once more: whoever knows the field may have the hold by now, so nothing is compensated. */
+int lk__release_abandon(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
+{
+	pthread_mutex_lock(&entry->mutex);
+	int rc = lk__release_count(entry, owner, error);
+	if (rc == 1) {
+		lk__entry_drop_hold(entry, lk__now_ns());
+		entry->abandoned = true; /* what is under way for it is not taken back */
+		lk__entry_promote(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	return rc < 0 ? rc : 0;
 }
 
 static int releasing_step(struct lk__op *op)

@@ -58,6 +58,10 @@ void lk__release_init(struct lk__releasing *releasing, struct lk__entry *entry,
 int lk__release_run(struct lk__entry *entry, struct lk__thread *thread,
 		    const struct lk__owner *owner, int64_t keep_ms, bool no_wait, lk_error *error);
 
+/* Takes one count off the owner's hold, and forgets it with the last: the server keeps the lock. 0
+ * or a code. */
+int lk__release_abandon(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
+
 /* All below with the entry's mutex held. */
 
 /* The last count of a hold on one node is given up (see struct lk__policy). */

@@ -416,6 +416,49 @@ static void test_extend_finds_a_loss(void **state)
 	close_client(client);
 }
 
+static const lk_acquire_options *adopt_of(const char *field, const char *owner)
+{
+	static lk_acquire_options options;
+	options = (lk_acquire_options)LK_ACQUIRE_OPTIONS_INIT;
+	options.field = field;
+	options.owner = owner;
+	return &options;
+}
+
+static void test_a_hold_goes_on_in_another_client(void **state)
+{
+	(void)state;
+	lk_client *first = open_client(), *second = open_client();
+	lk_lock *ours = new_lock(first, "handed"), *theirs = new_lock(second, "handed");
+	lk_release_options abandon = LK_RELEASE_OPTIONS_INIT;
+	char field[LK_FIELD_SIZE], theirs_field[LK_FIELD_SIZE];
+	abandon.abandon = 1;
+	expect(LK_ENOTOWNER, lk_lock_release(ours, &abandon, &err));
+	expect(0, lk_lock_acquire(ours, 0, NULL, &err));
+	expect(0, lk_lock_export(ours, NULL, field, sizeof(field), &err));
+	expect(LK_EBUSY, lk_lock_acquire(ours, 0, adopt_of(field, "another"), &err));
+	expect(0, lk_lock_release(ours, &abandon, &err));
+	expect(0, lk_lock_is_held(ours, NULL, &err));
+	expect(LK_ENOTOWNER, lk_lock_release(ours, NULL, &err));
+	check_int(redis_integer(&server, "PTTL handed"), >, 20000);
+	expect(LK_EBUSY, lk_lock_acquire(ours, 0, NULL, &err));
+	expect(LK_EINVAL, lk_lock_acquire(theirs, 1000, adopt_of(field, NULL), &err));
+	expect(LK_ENOTOWNER, lk_lock_acquire(theirs, 0, adopt_of("nobody:1", NULL), &err));
+	expect(0, lk_lock_acquire(theirs, 0, adopt_of(field, NULL), &err));
+	expect(1, lk_lock_is_held(theirs, NULL, &err));
+	expect(0, lk_lock_export(theirs, NULL, theirs_field, sizeof(theirs_field), &err));
+	check(strcmp(field, theirs_field) != 0);
+	expect(0, is_held_by(ours, field, &err));
+	expect(1, is_held_by(ours, theirs_field, &err));
+	expect(LK_ENOTOWNER, lk_lock_acquire(ours, 0, adopt_of(field, NULL), &err));
+	expect(0, lk_lock_release(theirs, NULL, &err));
+	check_int(redis_integer(&server, "EXISTS handed"), ==, 0);
+	lk_lock_free(ours);
+	lk_lock_free(theirs);
+	close_client(first);
+	close_client(second);
+}
+
 static void test_exported_field_works_elsewhere(void **state)
 {
 	(void)state;
@@ -715,6 +758,7 @@ int main(void)
 		api_test(test_a_loss_does_not_touch_the_next_owner),
 		api_test(test_extend),
 		api_test(test_extend_finds_a_loss),
+		api_test(test_a_hold_goes_on_in_another_client),
 		api_test(test_exported_field_works_elsewhere),
 		api_test(test_queries),
 		api_test(test_lease_counts_from_before_the_request),

@@ -71,10 +71,14 @@ struct sim_stage {
 	struct sim_client clients[SIM_CLIENTS];
 	struct sim_worker workers[SIM_WORKERS];
 	bool calm, closes;
-	bool breaks;       /* holds are freed by others */
-	int breaking;      /* such calls run now */
-	int64_t broken_ns; /* when the last has ended */
-	bool unjudged;     /* one may still run, at any time */
+	bool breaks;                /* holds are freed by others */
+	bool hands;                 /* holds are handed over: */
+	char handed[LK_FIELD_SIZE]; /* the last one's field */
+	int64_t handed_until_ns;    /* it is held for so long, unless somebody adopts it */
+	int adopting, adoptions;    /* calls that run now; all so far */
+	int breaking;               /* such calls run now */
+	int64_t broken_ns;          /* when the last has ended */
+	bool unjudged;              /* one may still run, at any time */
 	int64_t kept_until_ns;
 	int64_t left_until_ns; /* what a release keeps is there, whoever has been closed since */
 	int counting;          /* workers that look at the handles of all */

@@ -276,7 +276,7 @@ static void *run_main(void *argument)
 
 /* `masters`: with a cluster's slots; 0: it is none. */
 static void run_kind(const struct sim_kind *kind, uint64_t seed, bool verbose, unsigned troubles,
-		     unsigned servers, unsigned watchers, unsigned masters)
+		     bool hands, unsigned servers, unsigned watchers, unsigned masters)
 {
 	static const char *const names[] = {SIM_KEY,   SIM_KEY,   SIM_KEY,  SIM_KEY,
 					    "latch-0", "latch-1", "latch-2"};
@@ -285,6 +285,7 @@ static void run_kind(const struct sim_kind *kind, uint64_t seed, bool verbose, u
 	sim_stage.calm = sim_is_calm();
 	sim_stage.closes = sim_chance(200);
 	sim_stage.kind = kind ? kind : &kinds[sim_random(KINDS)];
+	sim_stage.hands = hands;
 	sim_stage.breaks = !sim_stage.closes && sim_chance(250);
 	sim_note("a %s%s%s", sim_stage.kind->name, sim_stage.closes ? ", closed in use" : "",
 		 sim_stage.breaks ? ", broken by others" : "");
@@ -310,11 +311,11 @@ static void run_kind(const struct sim_kind *kind, uint64_t seed, bool verbose, u
 static void run(uint64_t seed, bool verbose, unsigned troubles, unsigned servers, unsigned watchers,
 		unsigned masters)
 {
-	run_kind(NULL, seed, verbose, troubles, servers, watchers, masters);
+	run_kind(NULL, seed, verbose, troubles, false, servers, watchers, masters);
 }
 
 /* One server, a master with replicas, sentinels too, a cluster. */
-void sim_barriers_run(uint64_t seed, bool verbose)
+static void run_anywhere(const struct sim_kind *kind, uint64_t seed, bool verbose, bool hands)
 {
 	static const unsigned more[] = {0, SIM_CLOCKS, SIM_SUSPENDS, SIM_REFUSALS};
 	unsigned deployment = seed % 8, troubles = (unsigned)(seed / 8 % 16);
@@ -325,8 +326,23 @@ void sim_barriers_run(uint64_t seed, bool verbose)
 		troubles |= more[seed / 128 % 4];
 	if (deployment == 7 && seed / 128 % 4)
 		troubles |= SIM_MOVES;
-	run_kind(&barrier, seed, verbose, troubles, servers, deployment == 6 ? 3 : 0,
+	run_kind(kind, seed, verbose, troubles, hands, servers, deployment == 6 ? 3 : 0,
 		 deployment == 7 ? 2 : 0);
+}
+
+void sim_barriers_run(uint64_t seed, bool verbose)
+{
+	run_anywhere(&barrier, seed, verbose, false);
+}
+
+/* Holds are abandoned, and adopted by whoever comes first. */
+void sim_handovers_run(uint64_t seed, bool verbose)
+{
+	static const char *const handed[] = {"reentrant", "fenced", "plain", "spin"};
+	const struct sim_kind *kind = kinds;
+	while (strcmp(kind->name, handed[seed / 8 % 4]) != 0)
+		kind++;
+	run_anywhere(kind, seed, verbose, true);
 }
 
 void sim_kinds_run(uint64_t seed, bool verbose)

@@ -8,6 +8,7 @@
 
 /* sim_failure() says how it ended. */
 void sim_barriers_run(uint64_t seed, bool verbose);
+void sim_handovers_run(uint64_t seed, bool verbose);
 void sim_kinds_run(uint64_t seed, bool verbose);
 void sim_refusals_run(uint64_t seed, bool verbose); /* refusals.h */
 void sim_replicas_run(uint64_t seed, bool verbose);

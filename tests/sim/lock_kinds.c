@@ -4,7 +4,8 @@
  * No two owners may believe at once that they hold, unless both read. What a holder believes is
  * true on the server: its field is there, for as long as it was told, and whoever asks is told so.
  * To enter again is granted at once, and counts. Tokens rise with the grants. What is released is
- * gone; what a release keeps is granted to nobody meanwhile, by the server's clock. Who frees what
+ * gone; what a release keeps is granted to nobody meanwhile, by the server's clock, nor what is
+ * abandoned, but to one who adopts it. Who frees what
  * another holds says so, and in a world without troubles the holder is told within a third of its
  * lease. A notice that a hold is lost is true, and comes only where somebody has ended the hold, or
  * trouble.
@@ -438,6 +439,73 @@ static bool go_on_reading(struct sim_worker *worker)
 	return rc == 0;
 }
 
+/* ---- from one to the next ---- */
+
+/* Leaves it to who adopts it: nobody else has the lock before its lease is over. */
+static void abandon(struct sim_worker *worker, lk_lock *lock)
+{
+	static const int expected[] = {0, LK_ELOST};
+	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
+	lk_error error = {.code = 0};
+	int64_t deadline_ns = 0;
+	bool holds = sim_deadline(&worker->caller, lock, &deadline_ns) && !worker->broken &&
+		     !worker->client->closing;
+	options.owner = sim_owner(&worker->caller);
+	options.abandon = 1;
+	worker->side = SIM_NOTHING;
+	int rc = lk_lock_release(lock, &options, &error);
+	sim_note("worker %d abandons it: %s", worker->number, sim_outcome(rc));
+	sim_check_code("abandon", rc, expected, sim_stage.calm && !sim_stage.breaks ? 1 : 2,
+		       sim_stage.closes, &error);
+	memcpy(sim_stage.handed, worker->field, sizeof(sim_stage.handed));
+	sim_stage.kept_until_ns = sim_stage.handed_until_ns = rc == 0 && holds ? deadline_ns : 0;
+	/* A renewal, or a copy of its acquire, may come behind. */
+	sim_stage.left_until_ns = sim_now_ns() + (2 * SIM_CALM_LEASE_MS + SIM_COMMAND_MS) * SIM_MS;
+}
+
+/* Takes over what another has abandoned. */
+static int adopt(struct sim_worker *worker, lk_lock *lock)
+{
+	static const int expected[] = {0,
+				       LK_ENOTOWNER,
+				       LK_EBUSY,
+				       LK_EMAYBEHELD,
+				       LK_EUNREACHABLE,
+				       LK_EUNAVAILABLE,
+				       LK_ENOTDURABLE,
+				       LK_ELOST,
+				       LK_EREFUSED,
+				       LK_EDENIED};
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_error error = {.code = 0};
+	char field[LK_FIELD_SIZE];
+	struct sim_call call = sim_call("adopt");
+	int64_t handed_until_ns = sim_stage.handed_until_ns;
+	bool alone = sim_stage.adopting++ == 0;
+	int adoptions = ++sim_stage.adoptions;
+	memcpy(field, sim_stage.handed, sizeof(field));
+	sim_stage.kept_until_ns = sim_stage.handed_until_ns =
+		0; /* it may be given back, or have a shorter lease */
+	worker->tag += 16;
+	options.tag = worker->tag;
+	options.field = field;
+	sim_draw_lease(&options, SIM_LEASE_MOST_MS);
+	worker->caller.sure = true;
+	int rc = sim_acquire(&worker->caller, lock, 0, sim_queues(&worker->caller), &options,
+			     &error);
+	worker->caller.sure = false;
+	sim_stage.adopting--;
+	sim_note("worker %d adopts %s: %s", worker->number, field, sim_outcome(rc));
+	sim_check_limit(&call, ONCE_MS);
+	sim_check_code("adopt", rc, expected,
+		       sim_stage.calm ? (size_t)3 + sim_is_replicated() : COUNT(expected),
+		       sim_stage.closes, &error);
+	if (rc == LK_ENOTOWNER && alone && adoptions == sim_stage.adoptions && is_judged() &&
+	    !sim_stage.broken_ns && sim_now_ns() < handed_until_ns)
+		sim_fail("%s has the lock, and is not held when it is adopted", field);
+	return rc;
+}
+
 /* ---- a round ---- */
 
 static int64_t draw_wait_ms(void)
@@ -465,7 +533,7 @@ static int acquire(struct sim_worker *worker, lk_lock *lock)
 	sim_check_patience(&call, wait_ms, rc, &error);
 	sim_check_acquire(rc, sim_stage.closes, &error);
 	if (rc == LK_ETIMEDOUT && wait_ms == LONG_WAIT_MS && sim_stage.calm &&
-	    sim_has_trait(SIM_TURNS))
+	    sim_has_trait(SIM_TURNS) && !sim_stage.hands)
 		sim_fail("worker %d has waited for %d ms", worker->number, LONG_WAIT_MS);
 	return rc;
 }
@@ -493,7 +561,8 @@ void sim_lock_round(struct sim_worker *worker)
 	worker->broken = sim_is_replicated() && sim_stage.broken_ns > 0 &&
 			 sim_now_ns() < sim_stage.broken_ns + ONCE_MS * SIM_MS;
 	worker->broken_ns = SIM_NEVER;
-	if (acquire(worker, lock) < 0)
+	bool adopts = sim_stage.handed[0] && sim_chance(500);
+	if ((adopts ? adopt(worker, lock) : acquire(worker, lock)) < 0)
 		return;
 	if (!begin_hold(worker, lock, side) && !sim_has(SIM_PREEMPTS) && !worker->client->closing &&
 	    !worker->broken)
@@ -501,6 +570,10 @@ void sim_lock_round(struct sim_worker *worker)
 	if (sim_has_trait(SIM_TOKENS))
 		check_token(worker);
 	use(worker, lock, side);
+	if (sim_stage.hands && sim_chance(500)) {
+		abandon(worker, lock);
+		return;
+	}
 	bool reads = sim_has_trait(SIM_SIDES) && side == SIM_WRITES && sim_chance(300) &&
 		     go_on_reading(worker);
 	let_go(worker, lock, !reads);

@@ -52,6 +52,7 @@ static const struct row rows[] = {
 	{"cluster", sim_cluster_run, 400},
 	{"elections", sim_elections_run, 400},
 	{"barriers", sim_barriers_run, 800},
+	{"handovers", sim_handovers_run, 800},
 	{"told", sim_told_run, 600},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
