@@ -85,6 +85,9 @@ static int check_options(const struct lk__counter_call *call, int64_t count,
 	if (options->owner)
 		return lk__fail(error, LK_EINVAL, "%s: a permit has no owner but its id",
 				operation);
+	if (options->field)
+		return lk__fail(error, LK_EINVAL,
+				"%s: field is set, and a permit has an id instead", operation);
 	if (options->hears_asks)
 		return lk__fail(error, LK_EINVAL,
 				"%s: hears_asks is set, and nobody can ask for a permit",
