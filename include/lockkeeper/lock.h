@@ -243,8 +243,8 @@ LK_API lk_lock *lk_lock_free(lk_lock *lock);
  *
  * With `field` the call takes over what is held under that wire field, and nothing else: see
  * HAND-OVER above. `wait_ms` must be 0 then, and `cancel` NULL. It waits in no queue, and blocks
- * for one round trip, at most for the command limit. Errors: LK_ENOTOWNER (nothing is held under it),
- * LK_EBUSY (an owner of this client has the lock: it has to abandon it first), LK_ELOST (the
+ * for one round trip, at most for the command limit. Errors: LK_ENOTOWNER (nothing is held under
+ * it), LK_EBUSY (an owner of this client has the lock: it has to abandon it first), LK_ELOST (the
  * server gave up the field and then refused to give the lock, for want of memory or of a right),
  * and LK_EMAYBEHELD or LK_ENOTDURABLE, after which the lock is held under the old field, or is
  * freed in the background.

@@ -191,7 +191,8 @@ class Hold(HoldBase):
 
     def __init__(self, lock: Lock, wait: float | None, lease: float | None,
                  max_hold: float | None, margin: float | None, owner: str | None,
-                 on_lost: Callable[[Notice], object] | None, renew: bool) -> None:
+                 on_lost: Callable[[Notice], object] | None, renew: bool,
+                 adopts: str | None = None) -> None:
         super().__init__(lock.client, wait, on_lost)
         self._lock = lock
         self._shared = owner is not None
@@ -209,6 +210,8 @@ class Hold(HoldBase):
         if margin is not None:
             options.margin_ms = lease_ms(margin)
         options.renew = renew
+        if adopts is not None:
+            self._adopts = options.field = ffi.new("char[]", as_bytes(adopts))
 
     def _count(self, lock: Any) -> int:
         return lib.lk_lock_hold_count(lock, self._owner, ffi.NULL)
@@ -222,7 +225,8 @@ class Hold(HoldBase):
         lock, options, error = self._lock.pointer(), self._options, ffi.new("lk_error *")
 
         def start(limit_ms: int, token: Any) -> int:
-            options.cancel = token
+            # To adopt takes one round trip, and is not cancelled.
+            options.cancel = ffi.NULL if options.field else token
             return lib.lk_lock_acquire(lock, limit_ms, options, error)
 
         if wait(start, self._wait_ms) < 0:
@@ -279,6 +283,14 @@ class Hold(HoldBase):
             raise
         self._inside = self._begun = False
 
+    def abandon(self) -> None:
+        """Forgets the hold, and leaves the lock to whoever adopts its `field`, or to the end of its
+        lease: take the field before. A memory write."""
+        options, error = self._release_options(0), ffi.new("lk_error *")
+        options.abandon = 1
+        self._check_process()
+        self._over(lib.lk_lock_release(self._lock.pointer(), options, error), error)
+
     @property
     def held(self) -> bool:
         """The lock is held, and its deadline has not passed. A memory read."""
@@ -307,7 +319,8 @@ class Hold(HoldBase):
 
     @property
     def field(self) -> str:
-        """The owner field in Redis, by which another process can release or extend the lock."""
+        """The owner field in Redis, by which another process can release, extend or
+        adopt the lock."""
         self._check_process()
         field = ffi.new("char[]", lib.LK_FIELD_SIZE)
         check(lib.lk_lock_export, self._lock.pointer(), self._owner, field, lib.LK_FIELD_SIZE)
@@ -352,6 +365,17 @@ class Lock(Handle):
         on_lost   called with the notice of a loss, on the thread that reads notices
         """
         return Hold(self, wait, lease, max_hold, margin, owner, on_lost, renew)
+
+    def adopt(self, field: str, *, lease: float | None = None, max_hold: float | None = None,
+              margin: float | None = None, owner: str | None = None,
+              on_lost: Callable[[Notice], object] | None = None, renew: bool = False) -> Hold:
+        """A hold for `with` or `async with`, which takes over what is held under that owner field.
+
+        Another process has taken `hold.field` and called `hold.abandon()`; the lock is not free for
+        a moment, and its field is another one from then on. Raises NotOwner if nothing is held
+        under the field. Not for fair, read/write, multi and red locks.
+        """
+        return Hold(self, 0, lease, max_hold, margin, owner, on_lost, renew, field)
 
     def acquire(self, wait: float | None = None, **options: Any) -> Hold:
         """The same without a block: release the hold, or let go of it."""

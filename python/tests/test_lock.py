@@ -178,6 +178,20 @@ def test_keep(client, other):
     assert other.lock("kept").force_release()
 
 
+def test_a_hold_goes_on_elsewhere(client, other, redis):
+    hold = client.lock("handed").acquire()
+    field = hold.field
+    with pytest.raises(lockkeeper.Busy), client.lock("handed").adopt(field):
+        pass
+    hold.abandon()
+    assert not hold.held and other.lock("handed").try_acquire() is None
+    with other.lock("handed").adopt(field) as adopted:
+        assert adopted.field != field and redis("HGET", "handed", adopted.field) == "1"
+    assert redis("EXISTS", "handed") == "0"
+    with pytest.raises(lockkeeper.NotOwner), other.lock("handed").adopt(field):
+        pass
+
+
 def test_fields(client, other, redis):
     hold = client.lock("field").acquire()
     lock = other.lock("field")
