@@ -37,7 +37,7 @@ MUTANTS = [
     # ---- a script runs twice, or late ----
     Mutant("late", "a request is obeyed after its deadline", [
         ("src/sync/late.lua", "if now > deadline then", "if now > deadline * 2 then")],
-        World("red")),
+        World("locks")),
     Mutant("renews-stranger", "a renewal renews a stranger's lock", [
         (RENEW, "redis.pcall('HEXISTS', KEYS[i], owner) == 1",
          "redis.call('EXISTS', KEYS[i]) == 1 or owner == ''")],
@@ -116,7 +116,7 @@ MUTANTS = [
         World("locks")),
     Mutant("close-tries", "a close does not wait for tries whose waiters have left", [
         ("src/lock/close.c", "atomic_load(&client->trying) == 0 &&", "true &&")],
-        World("locks")),
+        World("sentinels")),
     Mutant("release-twice-is-lost", "a release that was sent again and finds nothing is a loss", [
         (GIVE_BACK, "return request->sends < 2 ||", "return request->sends ||")],
         World("locks")),
