@@ -140,7 +140,9 @@ static void conn_ran(struct lk__conn *conn, const struct lk__request *request)
 		atomic_store(there, true);
 }
 
-/* The server's clock may be set while we are connected: it is asked along with other commands. */
+/* The server's clock may be set while we are connected: it is asked along with other commands.
+ * Not with questions: they have no deadline by that clock, and a client that only waits sends few
+ * others. */
 static void conn_append_time(struct lk__conn *conn, struct lk__request *before)
 {
 	struct lk__request *request = lk__time_request(conn->node->config,
@@ -173,7 +175,7 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 		lk__request_stamp(request, lk__node_server_us(conn->node, request->deadline_ns));
 	if (conn->node->told_by != LK__MESSAGES_PLAIN && request->script != LK__NO_SCRIPT)
 		lk__request_tell(request, conn->node->told_by);
-	if (conn->kind != LK__CONN_MESSAGES && lk__node_asks_time(conn->node))
+	if (conn->kind != LK__CONN_MESSAGES && !request->question && lk__node_asks_time(conn->node))
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT &&
 	    (conn_lacks(conn, request->script) || request->loads >= LOADS_VAIN))

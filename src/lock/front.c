@@ -10,6 +10,7 @@
 #include "conn/node.h"
 #include "lock/tracked.h"
 #include "resp/reply.h"
+#include "sync/recipes.h"
 #include "sync/script.h"
 
 #define TURNS_PREFIX "lockkeeper_turns" /* sync/turns.lua */
@@ -99,17 +100,21 @@ int64_t lk__front_look_ns(const struct lk__entry *entry)
 	return about_ns(look_ms(entry));
 }
 
-/* Those of others have more that ends a wait, or look often all the same. */
-static bool is_quiet_kind(const struct lk__recipe *recipe)
+/* Where another library releases without a message, and where readers stand back only for a writer
+ * that comes again and again, a waiter looks often all the same. */
+static bool is_quiet(const struct lk__entry *entry)
 {
-	return (recipe->flags & LK__TURNS) && recipe->sharing == LK__ONE_QUEUE && !recipe->poll_ms;
+	const struct lk__recipe *recipe = entry->target.recipe;
+	const struct lk__caller *head = lk__entry_head(entry);
+	return (recipe->flags & LK__TURNS) && !recipe->poll_ms && head &&
+	       !(recipe == &lk__write_recipe && (head->settings.flags & LK__RW_PREFER_WRITERS));
 }
 
 int64_t lk__front_place_ms(struct lk__entry *entry)
 {
 	struct lk__front_place *place = &entry->waiting->place;
-	place->lasts = is_quiet_kind(entry->target.recipe) && place->node &&
-		       place->node == entry->target.node && place->rank >= 0;
+	place->lasts = is_quiet(entry) && place->node && place->node == entry->target.node &&
+		       place->rank >= 0;
 	return (place->lasts ? quiet_ms(entry) : look_ms(entry)) + PLACE_GRACE_MS;
 }
 
@@ -120,7 +125,7 @@ void lk__front_busy(struct lk__entry *entry, int64_t ttl_ms)
 	place->free_ns = ttl_ms < 0 ? 0 : lk__after_ms(now_ns, ttl_ms + 1);
 	int64_t most_ns = place->lasts ? about_ns(quiet_ms(entry))
 				       : entry->waiting->attempt.want.look_ns;
-	place->most_ns = is_quiet_kind(entry->target.recipe) ? now_ns + most_ns : 0;
+	place->most_ns = is_quiet(entry) ? now_ns + most_ns : 0;
 	place->asks_next = true;
 }
 

@@ -196,11 +196,15 @@ def settled(server, made) -> list[int]:
     return [keeper.stats().busy for keeper, _ in made]
 
 
-def test_waiters_are_quiet(server, make_keeper):
+HELD = {"lock": ("a:1", "1"), "write": ("mode", "write", "a:1:write", "1")}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_waiters_are_quiet(server, make_keeper, kind):
     """Renewals wake the front, which looks and does not try; the others sleep on."""
-    server.call("HSET", "some", "a:1", "1")
+    server.call("HSET", "some", *HELD[kind])
     server.call("PEXPIRE", "some", "60000")
-    made = waiters(make_keeper, server, 5, look_again_ms=1000)
+    made = waiters(make_keeper, server, 5, kind, look_again_ms=1000)
     busy = settled(server, made)
     for _ in range(3):
         time.sleep(1.2)
@@ -211,21 +215,31 @@ def test_waiters_are_quiet(server, make_keeper):
     made[0][1].result(SOON_S).ok()
 
 
+def test_a_preferred_writer_is_not_quiet(server, make_keeper):
+    """Readers stand back for one that comes again and again, and take any other for dead."""
+    server.call("HSET", "some", *HELD["write"])
+    server.call("PEXPIRE", "some", "60000")
+    made = waiters(make_keeper, server, 1, "write-preferred")
+    busy = settled(server, made)
+    until(lambda: made[0][0].stats().busy > busy[0] + 2, SOON_S, "it comes again, and again")
+
+
 LEASE_MS = {"dies": 6000, "leaves": 60_000}
 ROUND_TRIP_S = 0.5
 
 
+@pytest.mark.parametrize("kind", HELD)
 @pytest.mark.parametrize("ends", LEASE_MS)
-def test_the_front_is_gone(server, make_keeper, ends):
+def test_the_front_is_gone(server, make_keeper, ends, kind):
     """The one behind it notices, within a second of the end of the lease or at once; and nobody
     further back is before it."""
-    server.call("HSET", "some", "a:1", "1")
+    server.call("HSET", "some", *HELD[kind])
     server.call("PEXPIRE", "some", str(LEASE_MS[ends]))
-    made = waiters(make_keeper, server, 3)
+    made = waiters(make_keeper, server, 3, kind)
     settled(server, made)
     if ends == "dies":
         made[0][0].kill()
-        assert server.call("HGETALL", "some")[0] == b"a:1", "it has died before the end"
+        assert server.call("HEXISTS", "some", HELD[kind][-2]), "it has died before the end"
         until(lambda: server.call("EXISTS", "some") == 0, LEASE_MS[ends] / 1000, "the end")
         made[1][1].result(1 + ROUND_TRIP_S).ok()
     else:
