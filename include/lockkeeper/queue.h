@@ -257,9 +257,9 @@ LK_API int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *
  * granted goes back; of a release, nothing was released, and we still hold ours.
  *
  * Errors of the start: LK_EINVAL (of a wrong member, which it names), LK_ELIMIT (the queue is
- * full), LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED; such a start makes no completion. Errors in
- * the completion: those of the blocking call with the same meaning, and LK_ECANCELLED after
- * lk_queue_cancel(). Since 0.1.
+ * full), LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EDRAINING, LK_EFORKED; such a start makes no
+ * completion. Errors in the completion: those of the blocking call with the same meaning, and
+ * LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
  */
 LK_API int lk_queue_start(lk_queue *queue, const lk_request *request, uint64_t *id_out,
 			  lk_error *error);

@@ -41,17 +41,17 @@ int lk_client_held(lk_client *client, lk_held *held_out, size_t most, lk_error *
 	const char *operation = "lk_client_held";
 	struct lk__thread *thread;
 	int saved, rc = 0;
-	if (!client || (!held_out && most))
+	if (!client || (most && !held_out))
 		rc = lk__fail(error, LK_EINVAL, "%s: %s is NULL", operation,
 			      client ? "held_out" : "client");
-	if (rc == 0 && most)
+	if (rc == 0 && held_out && most)
 		rc = lk__check_size(operation, held_out, sizeof(*held_out), sizeof(*held_out),
 				    error);
 	if (rc == 0)
 		rc = lk__enter_briefly(client, operation, &thread, &saved, error);
 	if (rc < 0)
 		return rc;
-	size_t size = most ? held_out->struct_size : 0;
+	size_t size = held_out && most ? held_out->struct_size : 0;
 	rc = lk__drain_held(client, held_out, size, most, error);
 	lk__leave(saved);
 	return rc;

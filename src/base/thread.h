@@ -38,7 +38,8 @@ struct lk__thread {
 	void (*on_wake)(struct lk__thread *thread);
 	_Atomic int
 		polled; /* a descriptor + 1, beside the park: it sleeps in poll(); 0: it does not */
-	uint64_t serial; /* never used again, unlike pthread_t */
+	_Atomic bool looks; /* a wait for no request of its own is to end, so that it looks */
+	uint64_t serial;    /* never used again, unlike pthread_t */
 	pthread_mutex_t mutex;
 	struct lk__hold *holds;  /* what the thread owns; under the mutex */
 	struct lk__thread *next; /* of the client's threads */

@@ -406,6 +406,8 @@ static int conn_wait(struct lk__conn *conn, struct lk__wait *wait, int64_t until
 			return LK_ECANCELLED;
 		if (until_ns != LK__NEVER && lk__now_ns() >= until_ns)
 			return LK__WAIT_TIME_UP;
+		if (!wait->request && atomic_exchange(&wait->thread->looks, false))
+			return LK__WAIT_TIME_UP;
 		bool up = conn->state == LK__CONN_UP;
 		if ((up || conn->state == LK__CONN_CONNECTING) && !conn->leader &&
 		    (conn->next_leader == wait || !lk__conn_expects_leader(conn)))

@@ -32,7 +32,10 @@ void lk__client_wake_waiters(lk_client *client)
 	const struct lk__guest *guest;
 	pthread_mutex_lock(&client->mutex);
 	LL_FOREACH(client->threads, thread)
-	lk__thread_wake(thread);
+	{
+		atomic_store(&thread->looks, true);
+		lk__thread_wake(thread);
+	}
 	DL_FOREACH(client->asyncs.guests, guest)
 	lk__thread_wake(guest->thread);
 	pthread_mutex_unlock(&client->mutex);

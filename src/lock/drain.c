@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/node.h"
 #include "lock/close.h"
 #include "lock/election.h"
 #include "lock/entry_table.h"
@@ -50,12 +51,25 @@ static void entry_tell(struct lk__entry *entry)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
+/* A thread that reads messages sleeps on the socket. */
+static void wake_readers(const lk_client *client)
+{
+	struct lk__node *node;
+	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
+		pthread_mutex_lock(&node->messages.mutex);
+		if (node->messages.leader)
+			lk__conn_wake(&node->messages);
+		pthread_mutex_unlock(&node->messages.mutex);
+	}
+}
+
 int lk__drain_begin(lk_client *client, lk_error *error)
 {
 	size_t count;
 	if (atomic_exchange(&client->draining, true))
 		return 0;
 	lk__client_wake_waiters(client);
+	wake_readers(client);
 	lk__loop_wake(client);
 	struct lk__entry **entries = lk__client_entries(client, &count);
 	if (!entries)

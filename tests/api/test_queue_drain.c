@@ -300,7 +300,8 @@ static void test_leaders_hand_over(void **state)
 		int type = next_event(first, &event, LATE);
 		asked |= type == LK_EVENT_ASKED && strcmp(event.name, "asks") == 0 && !event.code;
 		resigned |= type == LK_EVENT_NOT_LEADING && strcmp(event.name, "resigns") == 0;
-		left |= type == LK_EVENT_NOT_LEADING && event.code == LK_EDRAINING;
+		left |= type == LK_EVENT_NOT_LEADING && strcmp(event.name, "waits") == 0 &&
+			event.code;
 	}
 	check(asked && resigned && left);
 	expect(LK_EDRAINING, lk_election_join(waits, &err));

@@ -43,7 +43,7 @@ bool sim_queues(const struct sim_caller *caller)
 static int completed(const struct sim_caller *caller, int rc, lk_completion *got)
 {
 	lk_error error;
-	if (rc == LK_ECLOSED && caller->closes)
+	if ((rc == LK_ECLOSED || rc == LK_EDRAINING) && caller->closes)
 		got->error.code = rc;
 	else if (rc < 0)
 		sim_fail("a start of %s: %d", caller->name, rc);

@@ -9,6 +9,7 @@
 struct sim_client {
 	lk_client *client;
 	bool threadless;
+	bool draining;         /* it takes nothing new */
 	bool closing;          /* its close has begun */
 	bool closed;           /* its loop may end */
 	struct sim_task *loop; /* of a threadless client, as a program's */

@@ -51,7 +51,8 @@ int64_t sim_left_ms(const struct sim_call *call, int64_t deadline_ns)
 void sim_check_code(const char *call, int code, const int *expected, size_t count, bool closes,
 		    const lk_error *error)
 {
-	static const int of_close[] = {LK_ECLOSED, LK_EMAYBEHELD, LK_ELOST, LK_ENOTOWNER};
+	static const int of_close[] = {LK_ECLOSED, LK_EDRAINING, LK_EMAYBEHELD, LK_ELOST,
+				       LK_ENOTOWNER};
 	for (size_t i = 0; closes && i < sizeof(of_close) / sizeof(of_close[0]); i++)
 		if (code == of_close[i])
 			return;

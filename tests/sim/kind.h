@@ -71,6 +71,7 @@ struct sim_stage {
 	struct sim_client clients[SIM_CLIENTS];
 	struct sim_worker workers[SIM_WORKERS];
 	bool calm, closes;
+	bool drains;                /* the clients, before they are closed */
 	bool breaks;                /* holds are freed by others */
 	bool hands;                 /* holds are handed over: */
 	char handed[LK_FIELD_SIZE]; /* the last one's field */

@@ -4,8 +4,8 @@
  * take its place (failovers.h), or in a cluster whose slots move (cluster.h): of which kind the
  * seed draws, from the table below. Two clients, with three workers and one, want it; by the seed a
  * client has a thread or is threadless, and a worker's calls are blocking or asynchronous. In every
- * fifth world the clients are closed while they are used, in any of the three ways; in every fifth
- * world workers free what others hold.
+ * fifth world the clients are closed while they are used, in any of the three ways, and in half of
+ * these they are drained before; in every fifth world workers free what others hold.
  *
  * What must hold is said by each kind (lock_kinds.c, count_kinds.c). No call may last longer than
  * its limit. When the troubles are over and all leases too, all are granted what they want within a
@@ -18,6 +18,7 @@
 
 #include "clocks.h"
 #include "cluster.h"
+#include "drains.h"
 #include "failovers.h"
 #include "happens.h"
 #include "judge.h"
@@ -245,6 +246,10 @@ static void *run_main(void *argument)
 	begin();
 	if (sim_stage.closes)
 		sim_sleep(sim_between(0, 3000) * SIM_MS);
+	for (int i = 0; sim_stage.drains && i < SIM_CLIENTS; i++)
+		sim_drain(&sim_stage.clients[i]);
+	if (sim_stage.drains)
+		sim_sleep(sim_between(0, 1000) * SIM_MS);
 	for (int i = 0; sim_stage.closes && i < SIM_CLIENTS; i++)
 		close_client(&sim_stage.clients[i], how);
 	for (int i = 0; i < SIM_WORKERS; i++)
@@ -284,11 +289,12 @@ static void run_kind(const struct sim_kind *kind, uint64_t seed, bool verbose, u
 	memset(&sim_stage, 0, sizeof(sim_stage));
 	sim_stage.calm = sim_is_calm();
 	sim_stage.closes = sim_chance(200);
+	sim_stage.drains = sim_stage.closes && sim_chance(500);
 	sim_stage.kind = kind ? kind : &kinds[sim_random(KINDS)];
 	sim_stage.hands = hands;
 	sim_stage.breaks = !sim_stage.closes && sim_chance(250);
-	sim_note("a %s%s%s", sim_stage.kind->name, sim_stage.closes ? ", closed in use" : "",
-		 sim_stage.breaks ? ", broken by others" : "");
+	sim_note("a %s%s%s%s", sim_stage.kind->name, sim_stage.closes ? ", closed in use" : "",
+		 sim_stage.drains ? ", drained" : "", sim_stage.breaks ? ", broken by others" : "");
 	sim_door_begin();
 	sim_network_begin();
 	sentinels = watchers;
@@ -296,6 +302,7 @@ static void run_kind(const struct sim_kind *kind, uint64_t seed, bool verbose, u
 	sim_failovers_begin(masters ? 0 : servers, watchers);
 	if (masters > 0)
 		sim_cluster_begin(servers, masters, names, sizeof(names) / sizeof(names[0]));
+	sim_drains_begin();
 	sim_order_begin(sim_has_trait(SIM_ORDER) ? SIM_KEY : NULL);
 	sim_spawn(run_main, NULL);
 	sim_run();
