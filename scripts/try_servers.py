@@ -22,7 +22,7 @@ from tally import ROOT, Tally, say
 
 STANDINS = "standins"
 SUITES = ["wire", "rw_wire", "plain_wire", "fair_wire", "fenced_wire", "multi_wire",
-          "counters_wire", "counters", "stray_copies", "refused_publish", "replicas", "sentinel",
+          "counters_wire", "refused_publish", "replicas", "sentinel",
           "cluster", "cluster_slots", "cluster_failover", "threadless_moving", "acks", "fsync_acks",
           "red_deployments", "conformance", "unused", "model"]
 

@@ -9,7 +9,6 @@ import pytest
 import moving
 from deployments import MASTER
 from keeper import EVENT_LOST
-from proxy import CUT_BEFORE
 from servers import Server
 from waiting import never, until
 
@@ -26,10 +25,6 @@ def behind(replicas, make_proxy):
     """A master with one replica, and a proxy before the master; one replica is to acknowledge."""
     pair = replicas(count=2)
     return pair, make_proxy(pair.servers[0].path)
-
-
-def is_wait(message) -> bool:
-    return not message.reply and message.argv[0].upper() == b"WAIT"
 
 
 def leave_alone(server) -> None:
@@ -104,49 +99,6 @@ def test_too_few_have_it(three, make_keeper, kind):
     keeper.call("within", "some", kind=kind, lease=LEASE_MS, wait=20000).ok()
 
 
-@pytest.mark.parametrize("kind", moving.LOCKS)
-def test_one_that_is_held_by_another_is_busy(three, make_keeper, kind):
-    """However many have heard of it."""
-    rival = moving.RIVALS.get(kind, kind)
-    holder, keeper = make_keeper(three.url, replica_acks=0), make_keeper(three.url)
-    holder.call("acquire", "some", kind=rival, lease=LEASE_MS).ok()
-    keeper.call("ping").ok()
-    leave_alone(three.servers[2])
-    keeper.call("try", "some", kind=kind).is_code("LK_EBUSY")
-    keeper.call("within", "some", kind=kind, wait=1500).is_code("LK_ETIMEDOUT")
-
-
-@pytest.mark.parametrize("queued", [0, 1])
-@pytest.mark.parametrize("kind", ["lock", "multi"])
-@pytest.mark.parametrize("deployment", ["replicas", "watched"])
-def test_a_wait_that_ends_before_the_acknowledgement(request, make_keeper, deployment, kind,
-                                                     queued):
-    """It says who is asked; and the master, whose answer is there, is asked to give it back at
-    once, which is all that a close waits for."""
-    three = request.getfixturevalue(deployment)()
-    keeper = make_keeper(three.url, command_timeout_ms=60_000)
-    keeper.call("acquire", "before", queue=queued).ok()
-    leave_alone(three.servers[2])
-    name = "some,more" if kind == "multi" else "some"
-    seen = keeper.call("within", name, kind=kind, queue=queued, lease=LEASE_MS, wait=500)
-    said = seen.is_code("LK_ENOTDURABLE").message
-    text, places = said.rsplit("acknowledged it yet: ")
-    assert "the master has done it" in text
-    assert set(places.split(", ")) == {f"127.0.0.1:{server.port}" for server in three.servers[1:]}
-    assert seen.took < 15, "the limit is the caller's"
-    until(lambda: not three.servers[0].call("EXISTS", "some"), 10, "given back")
-    assert three.servers[0].call("EXISTS", "before") == 1
-
-
-def test_a_dead_replica_does_not_count(three, make_keeper):
-    keeper = make_keeper(three.url)
-    keeper.call("acquire", "some").ok()
-    three.servers[2].kill()
-    assert keeper.call("within", "more", wait=20000).ok().took < 10
-    three.servers[1].kill()
-    keeper.call("within", "most", wait=20000).ok()
-
-
 def test_a_number_counts_whoever_is_dead(three, make_keeper):
     keeper = make_keeper(three.url, replica_acks=2)
     keeper.call("acquire", "some").ok()
@@ -200,42 +152,10 @@ def test_an_extension_that_too_few_have(three, make_keeper):
     assert three.servers[2].call("PTTL", "some") > LEASE_MS
 
 
-@pytest.mark.parametrize("queued", [0, 1])
-def test_an_extension_that_ends_before_the_acknowledgement(three, make_keeper, queued):
-    """It is lost with its hold, and says who was asked, and that the master has done it."""
-    keeper = make_keeper(three.url, command_timeout_ms=60_000)
-    keeper.call("acquire", "some", queue=queued, lease=3000).ok()
-    leave_alone(three.servers[2])
-    seen = keeper.call("extend", "some", queue=queued, lease=LEASE_MS)
-    assert "the master has done it, and not all of 2" in seen.is_code("LK_ELOST").message
-    assert seen.took < 15, "the limit is the hold's"
-
-
 def waits_run(server) -> int:
     lines = server.call("INFO", "commandstats").decode().splitlines()
     return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines
                if line.startswith("cmdstat_wait:"))
-
-
-def test_fair_waiters_keep_their_order_while_too_few_have_a_grant(three, make_keeper):
-    """The first one's try has it on the master, and goes on."""
-    holder, *waiters = (make_keeper(three.url) for _ in range(4))
-    holder.call("acquire", "fair", kind="fair").ok()
-    turns = []
-    for number, waiter in enumerate(waiters):
-        turns.append(waiter.say("within", "fair", kind="fair", thread="w", wait=60_000))
-        until(lambda n=number: three.servers[0].call("LLEN", "redisson_lock_queue:{fair}") == n + 1,
-              10, "it waits")
-    leave_alone(three.servers[2])
-    before = waits_run(three.servers[0])
-    holder.call("release", "fair", kind="fair")
-    until(lambda: waits_run(three.servers[0]) > before + 2, 30, "tries are in vain")
-    assert not any(turn.done for turn in turns)
-    three.servers[2].call("REPLICAOF", "127.0.0.1", three.servers[0].port)
-    for waiter, turn in zip(waiters, turns):
-        turn.result(60).ok()
-        assert not any(later.done for later in turns[turns.index(turn) + 1:])
-        waiter.call("release", "fair", kind="fair", thread="w").ok()
 
 
 def test_waits_share_one_wait(three, make_keeper):
@@ -274,30 +194,6 @@ def test_each_connection_asks_for_what_it_has_written(three, make_keeper):
     until(all_asked, 10, "each has asked behind its last release")
 
 
-@pytest.mark.parametrize("lost", ["before", "behind"])
-@pytest.mark.parametrize("kind", ["lock", "fair", "plain", "fenced"])
-def test_the_connection_is_lost_in_between(behind, make_keeper, kind, lost):
-    """Answered, and not yet acknowledged: it is asked again, and granted once."""
-    pair, proxy = behind
-    keeper = make_keeper(proxy.unix_url, replica_acks=1)
-    keeper.call("acquire", "warm", kind=kind).ok()
-    hits = []
-
-    def rule(message):
-        if len(hits) < 3 and (is_wait(message) if lost == "before" else
-                              message.reply and message.argv[0].upper() == b"WAIT"):
-            hits.append(1)
-            return CUT_BEFORE
-        return None
-    proxy.rule = rule
-    keeper.call("within", "some", kind=kind, lease=LEASE_MS, wait=20000).ok()
-    assert len(hits) == 3
-    assert keeper.call("is_held", "some", kind=kind).result == 1
-    until(lambda: pair.servers[1].call("EXISTS", "some") == 1, 5)
-    keeper.call("release", "some", kind=kind).ok()
-    never(lambda: pair.servers[0].call("EXISTS", "some"), 0.3, "one release frees it")
-
-
 def test_who_may_not_wait(replicas, make_keeper):
     pair = replicas(count=2)
     pair.servers[0].call("ACL", "SETUSER", "lk", "on", ">pw", "~*", "&*", "+@all", "-wait")
@@ -311,28 +207,6 @@ def test_who_may_not_wait(replicas, make_keeper):
 def test_bad_input(make_keeper, value):
     seen = make_keeper().call("open", url=f"redis://127.0.0.1?replica_acks={value}")
     assert "replica_acks" in seen.is_code("LK_EINVAL").message and "from 0 to 64" in seen.message
-
-
-def test_a_planned_failover_loses_nothing(replicas, make_keeper):
-    """Replicas detach one after the other; a master that is left by one grants nothing."""
-    three = replicas()
-    keeper = make_keeper(three.url)
-    keeper.listen()
-    held, stop = [], time.monotonic() + 12
-    turn = 0
-    while time.monotonic() < stop:
-        name = f"held{len(held)}"
-        if keeper.call("within", name, lease=LEASE_MS, wait=300).code == "OK":
-            held.append(name)
-        if len(held) > 20 * (turn + 1):
-            turn += 1
-            three.promote(three.servers[turn % 3])
-    assert turn >= 2
-    until(lambda: moving.our_clients(three.master()), 10, "it has found the last one")
-    assert not keeper.events_of(EVENT_LOST)
-    for name in held:
-        assert keeper.call("is_held", name).result == 1
-        assert three.master().call("EXISTS", name) == 1
 
 
 @pytest.mark.parametrize("count", [2, 3])

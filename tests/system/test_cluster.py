@@ -18,6 +18,7 @@ SHARDS = range(3)
 LEASE_MS = 2000
 COUNTERS = ("semaphore", "permits", "latch")
 
+
 def is_there(cluster, name: str) -> bool:
     return cluster.node_of(name).call("EXISTS", name) == 1
 
@@ -175,37 +176,6 @@ def test_counters_with_sharded_messages(cluster, make_keeper):
 def test_messages_that_there_are_not(make_keeper, url, messages, words):
     seen = make_keeper().call("open", url=url, messages=messages).is_code("LK_EINVAL")
     assert "messages" in seen.message and words in seen.message, seen.message
-
-
-def test_many_turns(cluster, make_keeper):
-    """Two clients pass a lock of each shard to and fro. A lost message would cost a lease."""
-    first, second = make_keeper(cluster.url), make_keeper(cluster.url)
-    names = [cluster.name_on(index) for index in SHARDS]
-    for name in names:
-        first.call("acquire", name, thread=name, lease=60_000).ok()
-    for _ in range(10):
-        waits = [second.say("within", name, thread=name, lease=60_000, wait=30_000)
-                 for name in names]
-        until(lambda keeper=second: keeper.stats().waiting == len(names), 10, "all wait")
-        for name, wait in zip(names, waits):
-            first.call("release", name, thread=name).ok()
-            assert wait.result().ok().took < 15
-        first, second = second, first
-
-
-def test_many_locks_are_renewed(cluster, make_keeper):
-    """Of all shards and of many slots, for two leases."""
-    keeper = make_keeper(cluster.url, watchdog_ms=LEASE_MS)
-    keeper.listen()
-    names = [cluster.name_on(number % 3) for number in range(60)]
-    for name in names:
-        keeper.call("acquire", name).ok()
-    end = boottime_ns() + 2 * LEASE_MS * 1_000_000
-    until(lambda: boottime_ns() > end, 10)
-    assert not keeper.events and all(is_there(cluster, name) for name in names)
-    for name in names:
-        keeper.call("release", name).ok()
-    assert not any(is_there(cluster, name) for name in names)
 
 
 def test_both_ways_of_calls(cluster, make_keeper):

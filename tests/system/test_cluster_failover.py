@@ -8,7 +8,7 @@ import pytest
 import moving
 from keeper import EVENT_LOST
 from moving import EVERY_LOCK, Contest
-from waiting import never, until
+from waiting import until
 
 HOW = ["", "FORCE", "TAKEOVER"]
 IDS = ["planned", "force", "takeover"]
@@ -80,23 +80,6 @@ def test_what_was_not_replicated_is_told(clusters, make_keeper):
     keeper.call("release", elsewhere).ok()
 
 
-def test_too_few_have_it(clusters, make_keeper):
-    """A shard whose replica does not follow grants nothing; the others do."""
-    cluster = clusters(node_timeout_ms=60_000)
-    keeper = make_keeper(cluster.url)
-    names = [cluster.name_on(index) for index in range(3)]
-    for name in names:
-        keeper.call("acquire", name).ok()
-        keeper.call("release", name).ok()
-    cluster.replicas(0)[0].pause()
-    keeper.call("within", names[0], wait=1500).is_code("LK_ENOTDURABLE", "LK_EMAYBEHELD")
-    for name in names[1:]:
-        assert keeper.call("acquire", name).ok().took < 2
-    until(lambda: not cluster.master(0).call("EXISTS", names[0]), 10, "it is given back")
-    next(node for node in cluster.nodes if not node.runs()).resume()
-    keeper.call("within", names[0], wait=20_000).ok()
-
-
 def test_other_shards_go_on(clusters, make_keeper):
     """A master hangs, and the cluster does not know. Only its own names wait for it."""
     cluster = clusters(node_timeout_ms=60_000)
@@ -121,50 +104,3 @@ def test_other_shards_go_on(clusters, make_keeper):
     assert all(keeper.call("is_held", name).result == 1 for name in held)
     old.resume()
     waits.result().ok()
-
-
-def test_a_master_that_was_paused_is_not_believed(clusters, make_keeper):
-    """It executes what it had received, as soon as it runs again. Nobody takes that for a grant."""
-    cluster = clusters()
-    keeper, other = make_keeper(cluster.url), make_keeper(cluster.url)
-    before, flight = cluster.name_on(0, "before"), cluster.name_on(0, "flight")
-    keeper.call("acquire", before).ok()
-    other.call("try", before).is_code("LK_EBUSY")
-    old = cluster.master(0)
-    old.pause()
-    waits = keeper.say("within", flight, wait=60_000)
-    new = cluster.switched(old)
-    waits.result().ok()
-    assert new.call("EXISTS", flight)
-    old.resume()
-    never(lambda: other.call("try", flight).code == "OK", 2, "two owners")
-    cluster.wait()
-    ran = moving.scripts_run(old)
-    for _ in range(10):
-        keeper.call("acquire", cluster.name_on(0, "after")).ok()
-        other.call("try", flight).is_code("LK_EBUSY")
-    assert moving.scripts_run(old) == ran
-    keeper.call("release", flight).ok()
-    assert not new.call("EXISTS", flight)
-    assert keeper.call("is_held", before).result == 1
-
-
-def test_a_holder_is_paused_with_its_master(clusters, make_keeper):
-    """Both are too late when they run again: the lease is over, and another has the lock."""
-    cluster = clusters()
-    name = cluster.name_on(0)
-    keeper, other = make_keeper(cluster.url, watchdog_ms=2000), make_keeper(cluster.url)
-    keeper.listen()
-    keeper.call("acquire", name).ok()
-    other.call("try", name).is_code("LK_EBUSY")
-    old = cluster.master(0)
-    keeper.pause()
-    old.pause()
-    granted = other.call("within", name, wait=60_000, limit=70).ok()
-    old.resume()
-    keeper.resume()
-    seen = keeper.call("is_held", name)
-    assert seen.result == 0 and granted.deadline_ns > seen.end_ns, "two owners"
-    moving.is_told(keeper, name)
-    cluster.wait()
-    assert other.call("is_held", name).result == 1

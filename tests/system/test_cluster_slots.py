@@ -16,7 +16,7 @@ import pytest
 
 from clusters import maps_asked, slot_of
 from keeper import EVENT_LOST
-from moving import EVERY_LOCK, Contest, asleep, rival_of
+from moving import EVERY_LOCK, Contest
 from waiting import never, until
 
 ONE_KEY = ("lock", "spin", "plain", "multi")
@@ -103,66 +103,6 @@ def test_a_move_is_no_reason_to_ask_for_maps(move, make_keeper):
     assert pairs > 10 and rounds <= (time.monotonic() - begun) / 0.75 + 3, (rounds, pairs)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVERY_LOCK if kind not in ONE_KEY])
-def test_several_keys_wait_for_the_end_of_the_move(move, make_keeper, kind):
-    """Nothing ran, so no call fails for that; and a free lock is granted once, to one."""
-    name, url = move.name(kind), move.cluster.url
-    one, other = make_keeper(url), make_keeper(url)
-    one.call("ping").ok()
-    move.begin()
-    waits = [keeper.say("within", name, kind=rival_of(kind), wait=60_000, lease=60_000)
-             for keeper in (one, other)]
-    limited = one.call("within", name, kind=kind, thread="limited", wait=500)
-    limited.is_code("LK_ETIMEDOUT", "LK_EUNAVAILABLE", "LK_EUNREACHABLE",
-                    "LK_EMAYBEHELD")  # the last try has no answer yet
-    assert limited.took < 4
-    move.keys()
-    move.end()
-    first = until(lambda: [wait for wait in waits if wait.done], 20, "one has it")[0]
-    first.result().ok()
-    holder = (one, other)[waits.index(first)]
-    assert sum(wait.done for wait in waits) == 1, "two owners"
-    holder.call("release", name, kind=rival_of(kind)).ok()
-    waits[1 - waits.index(first)].result(20).ok()
-
-
-@pytest.mark.parametrize("moved", [False, True], ids=["before", "behind"])
-@pytest.mark.parametrize("kind", EVERY_LOCK)
-def test_released_within_the_move(move, make_keeper, kind, moved):
-    """At once, or when the move is over: the waiter gets it, and nothing is left behind. The fair
-    lock's script may have failed behind its first write, so the caller may be told that."""
-    name = move.name(kind)
-    contest = Contest(make_keeper, move.cluster.url, {kind: name}, 10_000)
-    move.begin()
-    if moved:
-        move.keys()
-    released = contest.holder.say("release", name, kind=kind)
-    if kind in ONE_KEY:
-        released.result(10).ok()
-    else:
-        until(lambda: released.done or asleep(contest.holder), 10, "it is done, or waits")
-    move.keys()
-    move.end()
-    halfway = ("LK_EMAYBEHELD",) if kind == "fair" and not moved else ()
-    contest.has_it(kind, released.result(20).is_code("OK", *halfway).end_ns)
-    until(lambda: not move.to.call("EXISTS", name), 10, "it is free")
-
-
-@pytest.mark.parametrize("queued", [0, 1])
-def test_extended_within_the_move(move, make_keeper, queued):
-    """Of the two keys of a read hold one has moved: the call waits for the other."""
-    keeper, name = make_keeper(move.cluster.url), move.name("read")
-    keeper.call("acquire", name, kind="read", queue=queued, lease=60_000).ok()
-    refused = refusals(move.cluster)
-    move.begin()
-    assert len(move.keys(1)) == 1
-    extends = keeper.say("extend", name, kind="read", queue=queued, lease=90_000)
-    until(lambda: extends.done or refusals(move.cluster) > refused + 2, 10, "it is tried")
-    move.keys()
-    move.end()
-    extends.result(20).ok()
-
-
 def test_keys_of_one_slot_on_two_nodes(move, make_keeper):
     """Many locks of the slot, half of them moved, are renewed in one turn of the watchdog."""
     names = [move.name(f"lock{number}") for number in range(20)]
@@ -233,27 +173,6 @@ def refusals(cluster) -> int:
     """How many scripts were refused because their keys are being moved."""
     lines = "".join(node.call("INFO", "errorstats").decode() for node in cluster.masters())
     return sum(int(line.split("count=")[1]) for line in lines.splitlines() if "TRYAGAIN" in line)
-
-
-@pytest.mark.parametrize("moved", [False, True], ids=["before", "behind"])
-@pytest.mark.parametrize("kind", CALLS)
-def test_counters_within_the_move(move, make_keeper, kind, moved):
-    """There and back. What is called before its end is done once, when it can be: nothing of a
-    call has run that was refused meanwhile."""
-    count = Count(move, make_keeper(move.cluster.url, command_timeout_ms=20_000), kind)
-    for to in (move.to, move.cluster.master(0)):
-        before, refused = count.value(), refusals(move.cluster)
-        move.cluster.begin_move(move.slot, to)
-        if moved:
-            assert count.name in move.cluster.move_keys(move.slot, to)
-        calls, adds = count.all_calls()
-        until(lambda n=refused: refusals(move.cluster) >= n + 3 * len(calls), 20, "they are tried")
-        move.cluster.move_keys(move.slot, to)
-        move.cluster.end_move(move.slot, to)
-        for call in calls:
-            call.result(20).is_code("OK")
-        assert count.value() == before + adds
-        count.ids = count.take() if kind == "permits" else ""
 
 
 @pytest.mark.parametrize("kind, verb", [("semaphore", "add"), ("semaphore", "release"),

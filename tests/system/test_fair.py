@@ -5,8 +5,6 @@ import threading
 
 import pytest
 
-import checker
-from proxy import HOLE
 from redisson_fair import JavaFairLock, keys_of
 from waiting import boottime_ns, until
 
@@ -44,39 +42,6 @@ def nothing_left(server) -> None:
 
 def scripts_run(server) -> int:
     return int(server.info("cmdstat_evalsha").split("calls=")[1].split(",")[0])
-
-
-def served_as_queued(monitor) -> int:
-    """Asserts that the lock was given in the order of the queue; how often that was."""
-    queued, given = [], []
-    for words in monitor.commands(True):
-        if words[:2] == ["RPUSH", QUEUE]:
-            queued.append(words[2])
-        elif words[:2] == ["HSET", LOCK] and words[2] not in given[-1:]:
-            given.append(words[2])  # the same again: it did not listen yet, and was next still
-    waited = set(queued)
-    given = [field for field in given if field in waited]
-    assert len(waited) == len(queued), "somebody lost its place"
-    assert given == queued[:len(given)]
-    return len(given)
-
-
-def test_hundred_waiters_of_four_processes(server, make_keeper, history):
-    keepers = [make_keeper(server.unix_url) for _ in range(4)]
-    paths = [history() for _ in keepers]
-    keepers[0].call("acquire", NAME, kind="fair").ok()
-    monitor = server.monitor()
-    runs = [keeper.say("stress", thread="s", kind="fair", name=NAME, threads=25, pairs=4,
-                       hold_us=200, history=path, run=number)
-            for number, (keeper, path) in enumerate(zip(keepers, paths))]
-    until(lambda: len(queue(server)) == 100, 20, "all of them wait")
-    keepers[0].call("release", NAME, kind="fair").ok()
-    answers = [run.result(60) for run in runs]
-    assert all(answer["acquire_OK"] == answer["release_OK"] == 100 for answer in answers)
-    checker.check(checker.read(*paths))
-    until(lambda: server.call("DBSIZE") == 0, 10)
-    assert served_as_queued(monitor) >= 100
-    nothing_left(server)
 
 
 def test_hand_over_needs_one_command(server, make_keeper):
@@ -215,17 +180,6 @@ def test_any_number_of_killed_waiters_costs_no_more(server, make_keeper):
     nothing_left(server)
 
 
-def test_killed_holder_costs_its_lease(server, make_keeper):
-    a = make_keeper(server.unix_url)
-    b = make_keeper(server.unix_url)
-    a.call("acquire", NAME, kind="fair", lease=1500).ok()
-    waits = line_up(server, b, "b")
-    a.kill()
-    assert waits.result(15).ok().took < 8
-    b.call("release", NAME, thread="b", kind="fair").ok()
-    nothing_left(server)
-
-
 def test_dead_java_waiter_costs_its_limit_and_no_burst(server, make_keeper):
     keepers = [make_keeper(server.unix_url) for _ in range(2)]
     keepers[0].call("acquire", NAME, kind="fair", lease=1000).ok()
@@ -256,48 +210,4 @@ def test_java_that_dies_with_the_lock_costs_its_lease(server, make_keeper):
     java.close()
     assert waits.result(20).ok().took < 15
     b.call("release", NAME, thread="b", kind="fair").ok()
-    nothing_left(server)
-
-
-def test_lost_connection_keeps_the_place(server, proxy, make_keeper):
-    a, b, c = (make_keeper(url) for url in (server.unix_url, proxy.unix_url, server.unix_url))
-    a.call("acquire", NAME, kind="fair").ok()
-    waits = line_up(server, b, "b")
-    line_up(server, c, "c")
-    places = queue(server)
-    proxy.cut_all()
-    until(lambda: listening(server) == 2, 10, "it has subscribed again")
-    assert queue(server) == places
-    a.call("release", NAME, kind="fair").ok()
-    waits.result(10).ok()
-    b.call("release", NAME, thread="b", kind="fair").ok()
-
-
-def is_try(message) -> bool:
-    return b"acquire" in message.argv
-
-
-def test_a_try_without_an_answer_keeps_the_place(server, proxy, make_keeper):
-    a, c = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    b = make_keeper(proxy.unix_url, command_timeout_ms=500)
-    a.call("acquire", NAME, kind="fair").ok()
-    waits = line_up(server, b, "b")
-    last = line_up(server, c, "c")
-    places, tries = queue(server), []
-
-    def rule(message):
-        if message.reply or not is_try(message):
-            return None
-        tries.append(message)
-        return HOLE if len(tries) == 1 else None
-    proxy.rule = rule
-    server.call("PUBLISH", f"redisson_lock__channel:{{f}}:{places[0]}", "look")
-    until(lambda: len(tries) > 1, 20, "it asks again")
-    until(lambda: tries_over(b), 10)
-    assert queue(server) == places and not waits.done
-    a.call("release", NAME, kind="fair").ok()
-    waits.result(10).ok()
-    b.call("release", NAME, thread="b", kind="fair").ok()
-    last.result(10).ok()
-    c.call("release", NAME, thread="c", kind="fair").ok()
     nothing_left(server)

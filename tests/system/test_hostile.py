@@ -8,7 +8,7 @@ import time
 import pytest
 
 from keeper import CLOSE_ABANDON
-from proxy import CUT_BEFORE, Cut, Drip, Once, Park, Replace, reply_to
+from proxy import CUT_BEFORE, Drip, Once, Park, Replace, reply_to
 from waiting import until
 
 GARBAGE = {
@@ -179,16 +179,6 @@ def test_flood_of_forged_messages(server, make_keeper, background):
     assert a.call("is_held", "flood").result == 1
 
 
-def replies_of_a_session(proxy, keeper, server) -> list[tuple[str, int]]:
-    """What is answered in a session that uses all of them, and how long each answer is."""
-    seen: list[tuple[str, int]] = []
-    proxy.rule = lambda message: seen.append((message.what, len(message.data))) \
-        if message.reply else None
-    assert session(keeper, "probe", proxy.unix_url, server) == []
-    proxy.rule = None
-    return seen
-
-
 def session(keeper, c: str, url: str, server) -> list[str]:
     """Opens a client, takes and frees a lock alone, then after a wait; the codes of failures."""
     keeper.open(url, c=c, command_timeout_ms=1000)
@@ -214,36 +204,6 @@ def session(keeper, c: str, url: str, server) -> list[str]:
     keeper.call("close", c=c, how=CLOSE_ABANDON, thread="s")
     keeper.call("free", c=c, thread="s")
     return failures
-
-
-@pytest.mark.slow
-def test_cut_at_every_byte_of_every_reply(server, proxy, make_keeper):
-    keeper = make_keeper()
-    replies = replies_of_a_session(proxy, keeper, server)
-    assert {"acquire", "release", "subscribe"} <= {what for what, _ in replies}
-    cases = []
-    for place, (what, size) in enumerate(replies):
-        count = [before for before, _ in replies[:place]].count(what)
-        # A script's text is loaded like the other: one of them at every byte, the rest before.
-        places = range(size + 1) if what != "script" or count == 0 else [0]
-        cases += [(what, count, at) for at in places]
-    for number, (what, count, at) in enumerate(cases):
-        proxy.rule = Once(reply_to(what), Cut(at), count)
-        failures = session(keeper, f"c{number % 50}", proxy.unix_url, server)
-        assert set(failures) <= {"LK_EUNREACHABLE"}, (what, count, at, failures)
-    assert len(cases) > 60
-
-
-def test_every_reply_drips_byte_by_byte(server, proxy, make_keeper):
-    keeper = make_keeper()
-    proxy.rule = lambda message: Drip(0.001) if message.reply else None
-    assert session(keeper, "drip", proxy.unix_url, server) == []
-
-
-def test_every_request_drips_byte_by_byte(server, proxy, make_keeper):
-    keeper = make_keeper()
-    proxy.rule = lambda message: None if message.reply else Drip(0)
-    assert session(keeper, "drip", proxy.unix_url, server) == []
 
 
 def test_slow_drip_does_not_hold_off_the_limit(server, proxy, make_keeper):
@@ -334,18 +294,6 @@ def test_impatient_callers_do_not_restart_the_connect(server, proxy, make_keeper
     proxy.rule = None
     keeper.call("within", "patience", wait=3000).ok()
     assert proxy.accepted < 10, "a connect for each impatient caller"
-
-
-def test_peer_that_accepts_and_says_nothing(make_keeper):
-    listener = socket.create_server(("127.0.0.1", 0))
-    keeper = make_keeper(f"redis://127.0.0.1:{listener.getsockname()[1]}",
-                         connect_timeout_ms=600, command_timeout_ms=600)
-    answer = keeper.call("try", "dumb").is_code("LK_EUNREACHABLE", "LK_EMAYBEHELD")
-    assert answer.took < 4
-    answer = keeper.call("within", "dumb", wait=1000)
-    answer.is_code("LK_EUNREACHABLE", "LK_EMAYBEHELD")
-    assert answer.took < 4
-    listener.close()
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 300 + ".invalid"])

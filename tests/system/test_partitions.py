@@ -7,16 +7,14 @@ the holder was told by then. When the network is whole again, both agree.
 from __future__ import annotations
 
 import contextlib
-import threading
 
 import pytest
 
 import moving
 import networks
 from clusters import Cluster
-from deployments import Replicas, Watched, refused_port
+from deployments import Replicas, Watched
 from keeper import DRIVER, EVENT_AT_RISK, EVENT_LOST
-from proxy import Park
 from resp import ErrorReply
 from waiting import never, until
 
@@ -161,72 +159,6 @@ def sides_of(network, place, make_keeper, lease_ms: int = LEASE_MS, **options) -
                                  watchdog_ms=lease_ms, command_timeout_ms=1000, **options)
                      for name in ("client", "rest"))
     return Sides(holder, other, place.name)
-
-
-@pytest.mark.parametrize("deployment", ["replicas", "sentinel"])
-def test_what_was_held_back_arrives(server, proxy, named, make_keeper, deployment):
-    """Between the client and its master all stops; later it arrives, when another has the lock."""
-    gate = threading.Event()
-    url = f"redis-replicas://127.0.0.1:{proxy.port},127.0.0.1:{refused_port()}"
-    if deployment == "sentinel":
-        url = named((("127.0.0.1", proxy.port), "a"))
-    holder = make_keeper(url, watchdog_ms=1500, command_timeout_ms=500, replica_acks=0)
-    sides = Sides(holder, make_keeper(server.url), "held")
-    proxy.rule = lambda message: Park(event=gate)
-    sent = holder.say("within", "flight", thread="flight", wait=1500)
-    sides.is_lost_before_another_has_it()
-    sent.result(20).is_code("LK_EMAYBEHELD", "LK_EUNREACHABLE", "LK_EUNAVAILABLE")
-    owner = server.holders("held")
-    proxy.rule = None
-    gate.set()
-    sides.can_lock("again")
-    never(lambda: server.holders("held").keys() != owner.keys(), 1, "another has it")
-    until(lambda: not server.call("EXISTS", "flight"), 20, "it is not held")
-    sides.agree(server)
-
-
-@EACH
-def test_client_and_master(network, deploy, make_keeper, deployment):
-    """The master is well, and nobody replaces it. What was sent into the gap is not done late."""
-    place = deployment(deploy, lambda number: network["rest" if number else "old"])
-    sides = sides_of(network, place, make_keeper)
-    flight = place.fresh("flight")
-    network.cut("client", "old")
-    sent = sides.holder.say("within", flight, thread="flight", wait=1500)
-    sides.is_lost_before_another_has_it()
-    said = sent.result(20)
-    said.is_code("LK_EMAYBEHELD", "LK_EUNREACHABLE", "LK_EUNAVAILABLE", "LK_ENOTDURABLE")
-    network.heal()
-    sides.can_lock(place.fresh("again"))
-    until(lambda: not place.old.call("EXISTS", flight), 20, "it is not held")
-    sides.agree(place.old)
-
-
-@EACH
-def test_master_and_rest(network, deploy, make_keeper, deployment):
-    """The client reaches all. The old master grants nothing that the others have not, and is left
-    as soon as another is named. With a list two masters are none, until one is demoted."""
-    place = deployment(deploy, lambda number: network["rest" if number else "old"])
-    sides = sides_of(network, place, make_keeper, lease_ms=12_000)
-    network.cut("old", "rest")
-    new = place.replaced()
-    fresh = place.fresh("fresh")
-    granted = sides.holder.say("within", fresh, thread="fresh", wait=PATIENCE_MS)
-    if deployment is Listed:
-        never(lambda: granted.done, 2, "two masters are none")
-        network.heal()
-        place.healed(new)
-    granted.result(40).ok()
-    assert new.holders(fresh)
-    if deployment is not Listed:
-        # A try that it could not have acknowledged may stay there until its lease ends.
-        until(lambda: not place.old_has(fresh), 20, "it has nothing of it")
-        sides.is_kept(12_000)
-        network.heal()
-        place.healed(new)
-    assert sides.holds() and not sides.waits.done
-    sides.holder.call("release", sides.name).ok()
-    sides.waits.result(20).ok()
 
 
 def test_client_with_master_and_a_sentinel(network, deploy, make_keeper):

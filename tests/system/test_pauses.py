@@ -13,23 +13,6 @@ from proxy import Once, Park, reply_to
 from waiting import never, until
 
 
-def test_holder_stopped_beyond_its_lease(server, make_keeper):
-    a, b = make_keeper(server.unix_url, watchdog_ms=800), make_keeper(server.unix_url)
-    a.listen()
-    a.call("acquire", "stopped").ok()
-    a.pause()
-    b.call("within", "stopped", wait=5000).ok()
-    a.resume()
-    assert a.call("is_held", "stopped").result == 0
-    a.call("remaining", "stopped").is_code("LK_ELOST")
-    until(lambda: a.events_of(EVENT_LOST), 5)
-    a.call("acquire", "stopped").is_code("LK_ELOST")
-    a.call("release", "stopped").is_code("LK_ELOST")
-    never(lambda: server.call("HLEN", "stopped") != 1, 0.2)
-    assert b.call("is_held", "stopped").result == 1
-    b.call("release", "stopped").ok()
-
-
 def test_renewals_continue_while_the_reader_is_stopped(server, proxy, make_keeper):
     """The thread that reads for all is stopped for longer than the lease: the watchdog is not."""
     keeper = make_keeper(proxy.url, watchdog_ms=900, command_timeout_ms=20000)

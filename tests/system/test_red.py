@@ -7,13 +7,12 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-import threading
 
 import pytest
 
 import resp
-from keeper import CLOSE_RELEASE, EVENT_LOST
-from proxy import CUT_BEFORE, SWALLOW, Cut, Once, Park, Replace, reply_to, request
+from keeper import EVENT_LOST
+from proxy import Once, Replace, request
 from waiting import never, until
 
 NODES, MAJORITY = 5, 3
@@ -148,45 +147,6 @@ def black_hole():
         hole.close()
 
 
-@pytest.mark.parametrize("holes", [(0,), (2, 4)], ids=["the-first", "two"])
-def test_black_hole(quorum, black_hole, holes):
-    """A node whose connection is never made, and never refused."""
-    for number in holes:
-        quorum.urls[number] = black_hole().url
-    quorum.open()
-    for _ in range(3):
-        quorum.check_grant()
-
-
-@pytest.mark.parametrize("cut", [(0,), (1, 3), (0, 2, 4)], ids=["one", "two", "a-majority"])
-@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-@pytest.mark.parametrize("where, verdict", [(request, Cut(1 << 20)), (reply_to, CUT_BEFORE)],
-                         ids=["behind-the-request", "before-the-answer"])
-def test_lost_answer(quorum, cut, known, where, verdict):
-    """What it granted without our knowing is in the hold, or goes back."""
-    quorum.open()
-    if known:
-        quorum.know_all()
-    rules = [Once(where("acquire"), verdict) for _ in cut]
-    for number, rule in zip(cut, rules):
-        quorum.proxies[number].rule = rule
-    quorum.check_grants(rules)
-    quorum.know_all()
-
-
-def test_release_of_what_a_majority_has_lost(quorum):
-    """That is certain without the node that is stopped, and is not waited for."""
-    quorum.open().know_all()
-    quorum.call("acquire", lease=600_000).ok()
-    until(lambda: quorum.holding() == NODES, 5)
-    for number in (0, 2, 3):
-        quorum.servers[number].call("DEL", "q")
-    quorum.servers[1].pause()
-    quorum.call("release").is_code("LK_ELOST")
-    quorum.servers[1].resume()
-    quorum.gone()
-
-
 def erring_reply(text: str) -> Replace:
     """Instead of a request: the server answers with this error, and has done nothing."""
     return Replace(resp.encode("EVAL", "return redis.error_reply(ARGV[1])", 0, "-" + text))
@@ -218,20 +178,6 @@ def test_emptied_node_is_repaired(quorum, emptied, how):
     quorum.gone()
 
 
-@pytest.mark.parametrize("slow", [(0,), (1, 4)], ids=["the-first", "two"])
-@pytest.mark.parametrize("what", ["hello", "info"], ids=["to-connect", "to-say-who-it-is"])
-def test_node_that_comes_after_the_majority(quorum, slow, what):
-    """Granted without it, and not renewed for long: it is given the lock all the same."""
-    for number in slow:
-        quorum.proxies[number].rule = Once(request(what), Park(0.5))
-    quorum.open()
-    quorum.call("acquire", lease=600_000).ok()
-    until(lambda: quorum.holding() == NODES, 10, "every node has it")
-    quorum.check_held(600_000)
-    quorum.call("release").ok()
-    quorum.gone()
-
-
 @pytest.mark.parametrize("lost", [(0,), (3,), (1, 4)], ids=["the-first", "another", "two"])
 def test_lost_connection_makes_the_library_ask_all_nodes(quorum, lost):
     """It may have forgotten: it is asked at once, and given the lock again."""
@@ -245,80 +191,6 @@ def test_lost_connection_makes_the_library_ask_all_nodes(quorum, lost):
     quorum.check_held(600_000)
     quorum.call("release").ok()
     quorum.gone()
-
-
-@pytest.mark.parametrize("ends", ["release", "close"])
-def test_lost_before_its_deadline_keeps_others_out_until_then(quorum, ends):
-    """A majority of the nodes has forgotten it. What the others have stays, as the holder was told,
-    unless it gives up."""
-    quorum.open(watchdog_ms=6000).know_all()
-    quorum.keeper.listen("n0")
-    quorum.call("acquire", lease=60_000).ok()
-    until(lambda: quorum.holding() == NODES, 5)
-    for number in (0, 3, 4):
-        quorum.servers[number].call("DEL", "q")
-    quorum.proxies[0].cut_all()  # so that all are looked at
-    until(lambda: quorum.keeper.events_of(EVENT_LOST), 10, "the holder is told")
-    never(lambda: quorum.keys() < 2, 1, "a part was given away")
-    if ends == "release":
-        quorum.call("release").is_code("LK_ELOST")
-        quorum.gone()
-        return
-    for number in range(NODES):
-        quorum.keeper.call("close", c=f"n{number}", how=CLOSE_RELEASE).ok()
-    assert quorum.keys() == 0
-
-
-def lose_behind(proxy, verdict, then):
-    """What becomes of the answer; then the node is away, on all connections. Nothing that follows
-    the acquire reaches it before, either: on a busy machine that may be the release."""
-    taken = threading.Event()
-
-    def rule(message):
-        if proxy.refuse:
-            return then
-        if reply_to("acquire")(message):
-            proxy.refuse = True
-            return verdict
-        if taken.is_set() and not message.reply:
-            return SWALLOW
-        if request("acquire")(message):
-            taken.set()
-        return None
-    return rule
-
-
-PASS_AND_CUT = Cut(1 << 20)
-
-
-@pytest.mark.parametrize("verb", ["try", "within", "acquire"])
-@pytest.mark.parametrize("lost, kept, passed, then", [
-    ((0, 1), (2, 3), PASS_AND_CUT, CUT_BEFORE), ((0,), (2, 3), None, SWALLOW)],
-    ids=["cut", "silent"])
-def test_granted_and_then_away(quorum, verb, lost, kept, passed, then):
-    """A majority has it: some have not said so, and those that have cannot be asked any more."""
-    quorum.open(retry_ms=1200).know_all()
-
-    def away():
-        return [number for number in lost + kept if quorum.proxies[number].refuse]
-
-    for _ in range(10):  # a node that still owes an answer is not asked: then once more
-        for number, proxy in enumerate(quorum.proxies):
-            proxy.rule = erring("LOADING Redis is loading the dataset in memory")
-            if number in lost + kept:
-                proxy.rule = lose_behind(proxy, passed if number in kept else CUT_BEFORE, then)
-        answer = quorum.call(verb, lease=600_000, wait=1200)
-        # On a busy machine a node grants it, and the proxy has not seen its answer yet.
-        until(lambda: quorum.keys() == len(away()), 5, "what is granted is away")
-        asked = away()
-        for proxy in quorum.proxies:
-            proxy.rule, proxy.refuse = None, False
-        quorum.gone()
-        never(quorum.keys, 0.3, "it came back")
-        if len(asked) == len(lost + kept):
-            break
-    assert len(asked) == len(lost + kept)
-    answer.is_code("LK_EMAYBEHELD")
 
 
 def is_old(message):

@@ -58,22 +58,6 @@ def quorum(cluster, make_server, make_keeper):
     move.back()
 
 
-@pytest.mark.parametrize("how", ["", "TAKEOVER"], ids=["planned", "takeover"])
-def test_a_failover_keeps_its_vote(quorum, how):
-    """Every replica had each grant. The waiter knows the first master, and gets it with the vote of
-    the second, long before it would trust another history."""
-    remember = {"quarantine": 20_000}
-    owner, waiter = (quorum.caller() for _ in range(2))
-    quorum.servers[1].pause()
-    owner.call("within", wait=60_000, **remember).ok()
-    waits = waiter.say("within", wait=120_000, **remember)
-    until(lambda: waiter.keeper.stats("n0").busy > 2, 20, "it knows them")
-    begun_ns = boottime_ns()
-    quorum.cluster.failover(0, how)
-    owner.call("release").ok()
-    assert waits.result(60).ok().end_ns - begun_ns < 20 * 10**9
-
-
 def test_a_slot_that_moved_without_its_keys(quorum):
     """The owner has the cluster and one server, another reaches the cluster and the other server.
     It gets the lock when the lease is over, and not before."""
@@ -89,23 +73,6 @@ def test_a_slot_that_moved_without_its_keys(quorum):
         "LK_ENOQUORUM", "LK_ETIMEDOUT", "LK_EMAYBEHELD")
     rival.call("within", lease=LEASE_MS, wait=30_000, **REMEMBER).ok()
     assert boottime_ns() > granted.deadline_ns
-
-
-def test_no_vote_within_a_move(quorum):
-    """The new master grants what is not at the old one, and which of them has the slot changes.
-    What it has granted goes back."""
-    caller = quorum.knowing()
-    quorum.is_free()
-    quorum.servers[1].pause()
-    quorum.move.begin()
-    refused = caller.call("try", lease=60_000).is_code("LK_ENOQUORUM", "LK_EMAYBEHELD")
-    assert "another master of the cluster has the slot now" in refused.message, refused.message
-    until(lambda: quorum.move.to.call("CLUSTER", "COUNTKEYSINSLOT", quorum.move.slot) == 0, 10,
-          "it is given back")
-    quorum.move.keys()
-    quorum.move.end()
-    caller.call("within", lease=LEASE_MS, wait=20_000).ok()
-    assert quorum.cluster_has_it()
 
 
 def test_one_cluster_twice(quorum):

@@ -27,27 +27,6 @@ def test_a_listed_replica_comes_first(pair, make_keeper):
     make_keeper(url).call("acquire", "some").ok()
 
 
-def test_a_demoted_master_refuses(pair, make_keeper):
-    """READONLY means: not done, look for the master. The call goes on there."""
-    keeper, waiter = make_keeper(pair.url), make_keeper(pair.url)
-    keeper.listen()
-    keeper.call("acquire", "held").ok()
-    moving.acknowledged(pair.master(), 1)
-    waiter.call("ping").ok()
-    waits = waiter.say("within", "held", wait=30000)
-    for number in range(4):
-        new = pair.servers[(number + 1) % 2]
-        pair.promote(new)
-        assert keeper.call("within", f"next{number}", wait=10000).ok().took < 5
-        assert new.holders(f"next{number}")
-        pair.wait()
-        keeper.call("release", f"next{number}").ok()
-        assert not new.holders(f"next{number}")
-    assert not waits.done and not keeper.events_of(EVENT_LOST)
-    keeper.call("release", "held").ok()
-    waits.result().ok()
-
-
 def hand_over(old, new, timeout_ms: int) -> None:
     """Redis' own FAILOVER: writes wait until the replica has all; then they change places."""
     old.call("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", timeout_ms)
@@ -95,53 +74,6 @@ def test_a_failover_that_the_server_gives_up(pair, make_keeper, kind):
     keeper.call("within", "sent", thread="sent", kind=kind, count=1, wait=20_000).ok()
     assert keeper.call("is_held", "held").result == 1
     keeper.call("release", "held").ok()
-
-
-def test_a_try_goes_to_the_new_master(pair, make_keeper):
-    """Even one that does not wait: it was not done, so it is not an error."""
-    keeper = make_keeper(pair.url)
-    keeper.call("try", "some").ok()
-    pair.promote(pair.servers[1])
-    keeper.call("try", "other").ok()
-    keeper.call("release", "some").is_code("OK", "LK_ELOST")
-
-
-def test_a_lock_that_was_not_replicated(pair, make_keeper):
-    """Without acknowledgement it is granted all the same, and its holder is told of the loss."""
-    keeper = make_keeper(pair.url, replica_acks=0)
-    keeper.listen()
-    keeper.call("ping").ok()
-    old, new = pair.servers
-    moving.without_replication(old)
-    keeper.call("acquire", "gone").ok()
-    old.kill()
-    new.call("REPLICAOF", "NO", "ONE")
-    moving.is_told(keeper, "gone")
-    keeper.call("acquire", "gone").is_code("LK_ELOST")
-    keeper.call("release", "gone").is_code("LK_ELOST")
-
-
-def test_a_paused_master_is_replaced_by_hand(pair, make_keeper):
-    """When it runs again there are two masters, and neither is written to until one is demoted."""
-    keeper = make_keeper(pair.url)
-    keeper.call("acquire", "held").ok()
-    old, new = pair.servers
-    moving.acknowledged(old, 1)
-    old.pause()
-    new.call("REPLICAOF", "NO", "ONE")
-    waits = keeper.say("within", "flight", wait=30000)
-    waits.result().ok()
-    assert new.holders("flight") and keeper.call("is_held", "held").result == 1
-    old.resume()
-    until(lambda: moving.our_clients(old) == moving.our_clients(new) == 0 or None, 10,
-          "neither is believed")
-    ran = moving.scripts_run(old) + moving.scripts_run(new)
-    seen = keeper.call("within", "more", thread="more", wait=300)
-    assert "two of the listed servers" in seen.is_code("LK_EUNAVAILABLE").message
-    assert moving.scripts_run(old) + moving.scripts_run(new) == ran
-    old.call("REPLICAOF", "127.0.0.1", new.port)
-    keeper.call("within", "more", thread="more", wait=10000).ok()
-    assert new.holders("more")
 
 
 def test_nothing_leaks(pair, make_keeper):

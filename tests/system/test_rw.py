@@ -7,8 +7,7 @@ import time
 import pytest
 
 import checker
-from redisson_rw import JavaReadWriteLock, timeout_of
-from servers import Subscriber
+from redisson_rw import JavaReadWriteLock
 from waiting import boottime_ns, never, until
 
 WRITERS = "lockkeeper_writers:{%s}"
@@ -79,38 +78,6 @@ def test_history_with_java(server, make_keeper, history):
 
 # ---- the dead ----
 
-@pytest.mark.parametrize("dead,waiting", [("read", "write"), ("write", "read"),
-                                          ("write", "write")])
-def test_a_dead_holder_keeps_it_for_its_lease_at_most(server, make_keeper, dead, waiting):
-    victim = make_keeper(server.unix_url, watchdog_ms=1500)
-    keeper = make_keeper(server.unix_url)
-    victim.call("acquire", "dead", kind=dead).ok()
-    waits = keeper.say("acquire", "dead", kind=waiting)
-    until(lambda: server.channels(), 5)
-    victim.kill()
-    assert waits.result(10).ok().took < 6
-    keeper.call("release", "dead", kind=waiting).ok()
-    until(lambda: server.call("DBSIZE") == 0, 5)
-
-
-def test_a_dead_reader_among_living_ones(server, make_keeper):
-    """Its field stays in the hash, and keeps nobody out once the living have left."""
-    victim = make_keeper(server.unix_url, watchdog_ms=600)
-    keeper = make_keeper(server.unix_url, watchdog_ms=600)
-    victim.call("acquire", "among", kind="read").ok()
-    (field,) = set(sides(server, "among")) - {"mode"}
-    keeper.call("acquire", "among", kind="read").ok()
-    victim.kill()
-    until(lambda: not server.call("EXISTS", timeout_of("among", field)), 5, "nobody renews it")
-    never(lambda: server.call("EXISTS", timeout_of("among", field)), 0.7, "it is renewed")
-    assert keeper.call("is_held", "among", kind="read").result == 1
-    waits = keeper.say("acquire", "among", kind="write", thread="w")
-    until(lambda: server.channels(), 5)
-    keeper.call("release", "among", kind="read").ok()
-    waits.result(10).ok()
-    keeper.call("release", "among", kind="write", thread="w").ok()
-    assert server.call("DBSIZE") == 0
-
 
 def test_a_dead_preferred_writer_holds_up_readers_for_seconds_at_most(server, make_keeper):
     victim, keeper = make_keeper(server.unix_url), make_keeper(server.unix_url)
@@ -127,24 +94,6 @@ def test_a_dead_preferred_writer_holds_up_readers_for_seconds_at_most(server, ma
     for kind, thread in ("read-polite", "main"), ("read-polite", "b"), ("read", "c"):
         keeper.call("release", "late", kind=kind, thread=thread).ok()
     assert server.call("DBSIZE") == 0
-
-
-def test_a_preferred_writer_leaves_and_readers_are_woken(server, make_keeper):
-    writer, keeper = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    keeper.call("acquire", "left", kind="read-polite").ok()
-    bare = Subscriber(server, "redisson_rwlock:{left}")
-    waits = writer.say("acquire", "left", kind="write-preferred", cancel="token")
-    until(lambda: server.call("EXISTS", WRITERS % "left"), 5)
-    reads = keeper.say("acquire", "left", kind="read-polite", thread="b")
-    until(lambda: keeper.stats().waiting == 1, 5)
-    writer.cancel("token")
-    waits.result(5).is_code("LK_ECANCELLED")
-    until(lambda: [int(said) for said in bare.messages] == [1], 5, "its release says so")
-    reads.result(5).ok()
-    assert not server.call("EXISTS", WRITERS % "left")
-    for thread in "main", "b":
-        keeper.call("release", "left", kind="read-polite", thread=thread).ok()
-    bare.stop()
 
 
 # ---- connections that end ----

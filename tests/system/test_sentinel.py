@@ -52,20 +52,6 @@ def test_the_master_is_killed(trio, make_keeper):
     assert new.holders("kept") and new.holders("gone")
 
 
-def test_a_planned_failover_while_held(trio, make_keeper):
-    holder, waiter = make_keeper(trio.url), make_keeper(trio.url)
-    holder.listen()
-    holder.call("acquire", "planned").ok()
-    moving.acknowledged(trio.master())
-    waits = waiter.say("within", "planned", wait=30000)
-    new = trio.failover()
-    holder.call("acquire", "next", thread="other").ok()
-    assert new.holders("next") and new.holders("planned")
-    assert not waits.done and not holder.events_of(EVENT_LOST)
-    holder.call("release", "planned").ok()
-    waits.result().ok()
-
-
 def test_the_servers_own_failover(trio, make_keeper):
     """Sentinels know nothing of FAILOVER: for about a minute they name what is a replica now.
     Nothing is granted meanwhile; once it is the master again, what was held is held."""
@@ -86,41 +72,6 @@ def test_the_servers_own_failover(trio, make_keeper):
     assert not waits.done and not holder.events_of(EVENT_LOST)
     holder.call("release", "held").ok()
     waits.result(30).ok()
-
-
-def test_a_master_that_was_paused_is_not_believed(trio, make_keeper):
-    """It executes what it had received, as soon as it runs again. Nobody takes that for a grant."""
-    keeper, other = make_keeper(trio.url), make_keeper(trio.url)
-    keeper.call("acquire", "before").ok()
-    other.call("ping").ok()
-    old = trio.master()
-    moving.acknowledged(old)
-    old.pause()
-    waits = keeper.say("within", "flight", wait=30000)
-    new = trio.switched(old)
-    waits.result().ok()
-    assert new.holders("flight")
-    other.call("try", "flight").is_code("LK_EBUSY")
-    old.resume()
-    until(lambda: moving.our_clients(old) == 0, 10, "nobody is connected to it")
-    ran = moving.scripts_run(old)
-    for number in range(10):
-        keeper.call("acquire", f"after{number}").ok()
-        other.call("try", "flight").is_code("LK_EBUSY")
-    assert moving.scripts_run(old) == ran
-    keeper.call("release", "flight").ok()
-    assert not new.holders("flight")
-    assert keeper.call("is_held", "before").result == 1
-
-
-def test_a_minority_of_sentinels_is_down(trio, make_keeper):
-    trio.sentinels[0].kill()
-    keeper = make_keeper(trio.url)
-    keeper.call("acquire", "some").ok()
-    old = trio.master()
-    old.kill()
-    trio.switched(old)
-    keeper.call("within", "more", wait=20000).ok()
 
 
 def test_sentinels_that_hang_do_not_delay(trio, make_keeper):
@@ -273,16 +224,6 @@ def test_no_vote_counts_twice(named, make_server, make_keeper):
     url = named(*[(place(other), "same")] * 3, (place(one), "b"), (place(one), "c"))
     make_keeper(url).call("acquire", "some").ok()
     assert one.holders("some") and not other.call("EXISTS", "some")
-
-
-def test_sentinels_that_disagree(named, make_server, make_keeper):
-    one, other = make_server(), make_server()
-    keeper = make_keeper(named((place(one), "a"), (place(other), "b")))
-    seen = keeper.call("acquire", "some").is_code("LK_EUNAVAILABLE")
-    for word in ("disagree", f"it names 127.0.0.1:{one.port}", f"it names 127.0.0.1:{other.port}"):
-        assert word in seen.message, seen.message
-    named.made[1].place = place(one)
-    until(lambda: keeper.call("acquire", "some").code == "OK", 5)
 
 
 @pytest.mark.parametrize("said", [("a host!", 6379), ("127.0.0.1", 0), ("127.0.0.1", 65536),

@@ -60,67 +60,6 @@ def test_script_flush(server, keeper, stress, background):
     assert server.call("DBSIZE") == 0
 
 
-def test_script_flush_between_all_steps(server, keeper):
-    for _ in range(20):
-        server.call("SCRIPT", "FLUSH")
-        keeper.call("acquire", "flushed").ok()
-        server.call("SCRIPT", "FLUSH")
-        keeper.call("release", "flushed").ok()
-
-
-@pytest.mark.parametrize("kind", ["normal", "pubsub"])
-def test_client_kill(server, keeper, stress, background, kind):
-    keeper.call("ping").ok()  # a first connection that is killed fails the call at once
-    background(lambda: server.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"), 0.05)
-    stress(keeper, pause_us=2000)
-
-    def nothing_left():
-        try:
-            return server.call("DBSIZE") == 0
-        except (OSError, resp.Closed):
-            return False  # ours was killed too: the killing goes on
-
-    until(nothing_left, 5)
-
-
-def test_waiter_survives_the_loss_of_its_subscription(server, make_keeper):
-    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    a.call("acquire", "sub").ok()
-    waits = b.say("acquire", "sub")
-    until(lambda: server.channels(), 5)
-    server.call("CLIENT", "KILL", "TYPE", "pubsub")
-    until(lambda: server.channels(), 5, "subscribed again")
-    a.call("release", "sub").ok()
-    waits.result(5).ok()
-    b.call("release", "sub").ok()
-
-
-def test_idle_connections_closed_by_the_server(make_server, make_keeper):
-    server = make_server(timeout=1)
-    keeper = make_keeper(server.unix_url)
-    keeper.call("acquire", "idle", lease=60000).ok()
-    until(lambda: keeper.stats().disconnects > 0, 10, "the server closes what is idle")
-    keeper.call("release", "idle").ok()
-    keeper.call("acquire", "idle").ok()
-    keeper.call("release", "idle").ok()
-
-
-def test_restart_with_data(make_server, make_keeper):
-    server = make_server(appendonly="yes", appendfsync="always")
-    keeper = make_keeper(server.unix_url, watchdog_ms=5000)
-    keeper.listen()
-    keeper.call("acquire", "durable").ok()
-    before = server.holders("durable")
-    server.restart()
-    assert server.holders("durable") == before
-    until(lambda: keeper.call("is_locked", "durable").code == "OK", 10)
-    never(lambda: keeper.events_of(EVENT_LOST), 5.5, "lost although the data was kept")
-    assert keeper.call("is_held", "durable").result == 1
-    assert server.holders("durable") == before
-    keeper.call("release", "durable").ok()
-    assert server.call("EXISTS", "durable") == 0
-
-
 def test_restart_without_data_is_reported_at_once(server, make_keeper):
     """A lost connection puts its grants in doubt: they are verified, long before the lease."""
     keeper = make_keeper(server.unix_url)
@@ -134,20 +73,6 @@ def test_restart_without_data_is_reported_at_once(server, make_keeper):
     keeper.call("release", "gone").is_code("LK_ELOST")
     keeper.call("acquire", "gone").ok()
     assert server.call("HLEN", "gone") == 1
-
-
-def test_waiters_get_it_after_a_restart(server, make_keeper):
-    a, b = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    a.call("acquire", "again").ok()
-    waits = [b.say("acquire", "again", thread=str(number)) for number in range(3)]
-    until(lambda: server.channels(), 5)
-    server.restart()
-    first = until(lambda: [wait for wait in waits if wait.done], 8)
-    assert len(first) == 1
-    first[0].result().ok()
-    number = waits.index(first[0])
-    b.call("release", "again", thread=str(number)).ok()
-    until(lambda: [wait for wait in waits if wait.done and wait is not first[0]], 5)
 
 
 def test_server_stays_away(server, make_keeper):
@@ -187,15 +112,6 @@ def test_erased_under_its_holder(server, make_keeper, command):
     other.call("release", "erased").ok()
 
 
-def test_erased_under_its_holder_and_released_at_once(server, make_keeper):
-    """The release itself finds out: it is not reported as done."""
-    keeper = make_keeper(server.unix_url)
-    keeper.call("acquire", "erased").ok()
-    server.call("FLUSHALL")
-    keeper.call("release", "erased").is_code("LK_ELOST", "LK_ENOTOWNER")
-    keeper.call("acquire", "erased").ok()
-
-
 def test_persisted_key_gets_its_lease_back(server, make_keeper):
     keeper = make_keeper(server.unix_url, watchdog_ms=1200)
     keeper.call("acquire", "persisted").ok()
@@ -220,24 +136,6 @@ def test_out_of_memory(server, make_keeper):
     other.call("try", "more").ok()
 
 
-def test_out_of_memory_while_waiting(server, make_keeper):
-    """The wait queue goes on when there is memory again."""
-    keeper = make_keeper(server.unix_url)
-    keeper.call("acquire", "line", thread="a").ok()
-    waits = keeper.say("within", "line", thread="b", wait=15000)
-    server.set("maxmemory", 1)
-    keeper.call("release", "line", thread="a").ok()
-    answer = None
-    if waits.done:
-        answer = waits.result()
-    server.set("maxmemory", 0)
-    answer = answer or waits.result(20)
-    answer.is_code("OK", "LK_EUNAVAILABLE", "LK_EREFUSED")
-    if answer.code == "OK":
-        keeper.call("release", "line", thread="b").ok()
-    assert server.call("DBSIZE") == 0
-
-
 def test_read_only(server, make_server, make_keeper):
     replica = make_server(replicaof=f"127.0.0.1 {server.port}")
     until(lambda: replica.info("master_link_status") == "up", 15)
@@ -252,17 +150,6 @@ def test_read_only(server, make_server, make_keeper):
     replica.call("REPLICAOF", "NO", "ONE")
     keeper.call("acquire", "ro").ok()
     keeper.call("release", "ro").ok()
-
-
-def test_becomes_read_only_under_a_holder(server, make_server, make_keeper):
-    other = make_server()
-    keeper = make_keeper(server.unix_url, watchdog_ms=1000)
-    keeper.listen()
-    granted = keeper.call("acquire", "demoted").ok()
-    server.call("REPLICAOF", "127.0.0.1", other.port)
-    event = until(lambda: keeper.events_of(EVENT_LOST), 5)[0]
-    assert event.at_ns < granted.end_ns + 4000 * MS
-    keeper.call("release", "demoted").is_code("LK_ELOST")
 
 
 def test_loading(make_server, make_keeper):

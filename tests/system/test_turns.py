@@ -81,44 +81,6 @@ def test_who_has_a_place_hears_nothing_of_others(server, crowd, kind):
     assert others[3].stats().messages - heard <= 1, "only that it is the next one"
 
 
-def test_who_comes_back_stands_behind_the_others(server, crowd, kind):
-    holder, others, waits = crowd
-    holder.call("release", "hot", kind=kind).ok()
-    again = holder.say("acquire", "hot", kind=kind)
-    until(lambda: places(server, "hot") == 4, 10, "it has a place")
-    for keeper, wait in zip(others, waits):
-        wait.result().ok()
-        assert not again.done
-        keeper.call("release", "hot", kind=kind).ok()
-    again.result().ok()
-    holder.call("release", "hot", kind=kind).ok()
-
-
-def test_a_dead_one_is_passed_over(server, crowd, kind):
-    holder, others, waits = crowd
-    others[0].kill()
-    until(lambda: server.call("PUBSUB", "NUMSUB", CHANNELS[kind] % "hot")[1] == 3, 10,
-          "the server knows it")
-    released = holder.call("release", "hot", kind=kind).ok()
-    granted = waits[1].result().ok()
-    assert (granted.end_ns - released.start_ns) / 1e9 < LOOK_S / 2
-
-
-def test_a_stopped_one_holds_nobody_up(server, crowd, kind):
-    holder, others, waits = crowd
-    others[0].pause()
-    released = holder.call("release", "hot", kind=kind).ok()
-    # The second, unless another looks of itself in the moment that the first is left.
-    until(lambda: any(wait.done for wait in waits[1:]), 20, "another has it")
-    winner = next(index for index, wait in enumerate(waits) if wait.done)
-    granted = waits[winner].result().ok()
-    assert (granted.end_ns - released.start_ns) / 1e9 < LOOK_S / 2
-    others[0].resume()
-    until(lambda: places(server, "hot") == 3, 20, "the first waits again")
-    others[winner].call("release", "hot", kind=kind).ok()
-    waits[0].result().ok()
-
-
 def test_java_hears_its_number(server, crowd, kind):
     """Its codec reads the message as a number, and wakes at 0, or at 1 from a writer."""
     holder, _, waits = crowd
@@ -375,23 +337,3 @@ def test_a_plain_lock_gives_turns(server, make_keeper):
     until(lambda: told.messages, 10, "the first is told")
     assert told.messages[0] == b"now"
     until(lambda: any(wait.done for wait in waits), 10, "one of them has it")
-
-
-def test_many_dead_ones_hide_nobody(server, make_keeper):
-    """Of a long order only the front is looked at; who has no turn hears in the end."""
-    holder, waiter = make_keeper(server.unix_url), make_keeper(server.unix_url)
-    holder.call("acquire", "long", kind="lock").ok()
-    java = Subscriber(server, CHANNEL % "long")
-    for _ in range(100):
-        waits = waiter.say("acquire", "long", kind="lock")
-        until(lambda: places(server, "long") >= 1, 10, "it has a place")
-        if not java.messages:
-            for number in range(100):
-                server.call("ZADD", TURNS % "long", str(8 * 10 ** 15 + number), f"dead:{number}")
-        holder.call("release", "long", kind="lock").ok()
-        waits.result().ok()
-        holder, waiter = waiter, holder
-        if java.messages:
-            break
-    until(lambda: java.messages, 5, "Java hears of a release")
-    holder.call("release", "long", kind="lock").ok()
