@@ -25,11 +25,11 @@
  * a number: a candidate that joins again has another one. Locks of the same name use the same hash:
  * they exclude a leader, and a leader excludes them; so use names of their own for elections.
  *
- * THE LEASE is the client's watchdog_ms, renewed at a third of it. Until that has passed since the
- * last renewal was sent, the leader leads: lk_election_is_leading() and lk_election_remaining_ms()
- * compare it with the clock. The server keeps the place for a tenth longer: in that time a leader
- * that was told to stop can stop, before the next one leads. So after a kill the next one leads
- * within 1.1 leases.
+ * THE LEASE is the client's watchdog_ms: so long the server keeps the place of a leader. It leads
+ * for nine tenths of that, counted from when the last renewal was sent, and is renewed at a third
+ * of them: lk_election_is_leading() and lk_election_remaining_ms() compare them with the clock. In
+ * the last tenth a leader that was told to stop can stop, before the next one leads. So after a
+ * kill the next one leads within one lease.
  *
  * WHAT A CANDIDATE IS TOLD, by lk_event_wait() or lk_queue_notices(), in this order:
  *
@@ -50,7 +50,7 @@
  * A LEADER THAT DOES NOTHING. Renewals come from a thread of the library, so a leader whose work
  * hangs would lead for ever. With progress_ms, renewal stops when the work has not called
  * lk_election_progress() for so long: AT_RISK and STOP follow, whose `reason` says why, and the
- * next one leads within 1.1 leases. Progress before STOP has it renewed again.
+ * next one leads within one lease. Progress before STOP has it renewed again.
  *
  * WHO IS NEXT. Of those that stand for election, that with the highest priority, and of these the
  * one that has waited longest. Behind them come those that only stand by (LK_STAND_BY), and behind

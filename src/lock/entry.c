@@ -550,7 +550,11 @@ struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t no
 
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold)
 {
-	return hold->lease_ms ? hold->lease_ms : entry->client->config->watchdog_ms;
+	int64_t watchdog_ms = entry->client->config->watchdog_ms;
+	bool elects = entry->target.recipe->flags & LK__ELECTS;
+	if (hold->lease_ms)
+		return hold->lease_ms;
+	return elects ? watchdog_ms - watchdog_ms / LK__REST_PART : watchdog_ms;
 }
 
 static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)

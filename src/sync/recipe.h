@@ -70,6 +70,10 @@ enum lk__sharing {
 #define LK__ELECTS 8192u    /* its owner is told that it leads, and that it does not any more */
 #define LK__BECOMES_HOLDS 1024u /* of a grant without a hold its caller makes holds of their own */
 
+/* The part of the time that the server keeps a leader's place which is left when its lease is
+ * over. */
+#define LK__REST_PART 10
+
 /* The arguments of one try. */
 struct lk__try {
 	const struct lk__target *target;

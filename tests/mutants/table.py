@@ -314,8 +314,8 @@ MUTANTS = [
               "a world has four workers, and each gets in within its limit")),
     # ---- elections ----
     Mutant("election-no-rest", "the place of a leader is free as soon as it is told to stop", [
-        ("src/sync/election/election.c", "return lease_ms + lease_ms / KEPT_PART;",
-         "return lease_ms + 0 * KEPT_PART;")],
+        ("src/sync/election/election.c", "return lease_ms + lease_ms / (LK__REST_PART - 1);",
+         "return lease_ms;")],
         World("elections")),
     Mutant("election-order", "the lowest priority is elected first", [
         ("src/sync/order.lua", "tonumber(standing) * 10000 - priority",

@@ -8,7 +8,7 @@
  *
  * What must hold is said in terms.h. No call may last longer than its limit. When the troubles are
  * over each candidate gets in, within a bound; and when the process of a leader dies, another leads
- * within 1.1 leases, and what it takes those behind to look. Then each observer knows what the
+ * within one lease, and what it takes those behind to look. Then each observer knows what the
  * server has. In the end nobody has the place, nor waits.
  */
 #include "elections.h"
@@ -38,12 +38,12 @@
 #define LATE_MS 1000  /* after so long no command may run any more that takes something */
 #define FOUND_MS 3500 /* until clients ask a server again where nobody was, and so find a master */
 #define GRANT_MS 4000 /* in which all candidates lead in turn, once the troubles are over */
-#define KEPT_MS (SIM_WATCHDOG_MS * 11 / 10) /* for which the server keeps the place of a leader */
-#define APART_MS 200       /* between the looks of those who wait at the end of a lease */
-#define ANSWER_MS 100      /* a look, where nothing is lost */
-#define OBSERVED_MS 200    /* until an observer is told, where nothing is lost, */
-#define LOOK_AGAIN_MS 1000 /* or else by a look of its own */
-#define ONCE_MS 700        /* what one try may take */
+#define KEPT_MS SIM_WATCHDOG_MS /* for which the server keeps the place of a leader */
+#define APART_MS 200            /* between the looks of those who wait at the end of a lease */
+#define ANSWER_MS 100           /* a look, where nothing is lost */
+#define OBSERVED_MS 200         /* until an observer is told, where nothing is lost, */
+#define LOOK_AGAIN_MS 1000      /* or else by a look of its own */
+#define ONCE_MS 700             /* what one try may take */
 #define FOREVER_MS 100000
 #define PROGRESS_MS (10 * SIM_WATCHDOG_MS) /* a leader shows it more often */
 
@@ -558,10 +558,27 @@ static bool is_led_by_another(const void *term)
 	return sim_term_count() > *(const unsigned *)term;
 }
 
-/* All stand, and the process of who leads dies, for as long as it takes. */
-static void check_kill(void)
+/* Its process dies, with all that stand in it. For how long nobody may lead. */
+static int64_t die(const struct sim_candidate *victim)
 {
+	unsigned process = 1 + (unsigned)(process_of(victim) - processes);
 	unsigned dead = 0;
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		sim_candidates[i].dead = process_of(&sim_candidates[i]) == process_of(victim);
+		dead += sim_candidates[i].dead;
+	}
+	int64_t bound_ms = KEPT_MS * 101 / 100 + (dead - 1) * APART_MS + ANSWER_MS;
+	/* A connection that was made before may still fall silent. */
+	bound_ms += sim_had(SIM_LOSSES) ? 2 * (SIM_COMMAND_MS + ANSWER_MS) : 0;
+	sim_note("process %u dies", process);
+	sim_suspend(process, sim_now_ns() + (bound_ms + SIM_WATCHDOG_MS) * SIM_MS);
+	sim_network_die(process);
+	return bound_ms;
+}
+
+/* All stand, and who leads hangs, or its process dies, for as long as it takes. */
+static void check_end_of_leader(void)
+{
 	for (int i = 0; i < SIM_CANDIDATES; i++)
 		join(&sim_candidates[i], 0);
 	sim_wait(is_led, NULL, sim_now_ns() + GRANT_MS * SIM_MS);
@@ -571,21 +588,14 @@ static void check_kill(void)
 		return;
 	}
 	sim_sleep(sim_between(0, 2 * SIM_WATCHDOG_MS) * SIM_MS);
-	for (int i = 0; i < SIM_CANDIDATES; i++) {
-		sim_candidates[i].dead = process_of(&sim_candidates[i]) == process_of(victim);
-		dead += sim_candidates[i].dead;
-	}
-	int64_t bound_ms = KEPT_MS * 101 / 100 + (dead - 1) * APART_MS + ANSWER_MS;
-	unsigned process = 1 + (unsigned)(process_of(victim) - processes),
-		 before = sim_term_count();
-	/* A connection that was made before may still fall silent. */
-	bound_ms += sim_had(SIM_LOSSES) ? 2 * (SIM_COMMAND_MS + ANSWER_MS) : 0;
-	sim_note("process %u dies", process);
-	sim_suspend(process, sim_now_ns() + (bound_ms + SIM_WATCHDOG_MS) * SIM_MS);
-	sim_network_die(process);
+	unsigned before = sim_term_count();
+	int64_t bound_ms = victim->options.progress_ms + KEPT_MS + APART_MS +
+			   2 * (SIM_COMMAND_MS + ANSWER_MS);
+	if (!victim->options.progress_ms || sim_chance(300))
+		bound_ms = die(victim);
 	sim_wait(is_led_by_another, &before, sim_now_ns() + bound_ms * SIM_MS);
 	if (sim_term_count() == before)
-		sim_fail("nobody leads %lld ms after the leader died", (long long)bound_ms);
+		sim_fail("nobody leads %lld ms after the leader", (long long)bound_ms);
 	sim_sleep(2 * SIM_WATCHDOG_MS * SIM_MS);
 	for (int i = 0; i < SIM_CANDIDATES; i++) {
 		sim_candidates[i].dead = false;
@@ -620,7 +630,7 @@ static void check_end(void)
 	run_all(turn_main);
 	check_observers();
 	if (sim_chance(700))
-		check_kill();
+		check_end_of_leader();
 	else
 		check_vacancy();
 	check_observers();

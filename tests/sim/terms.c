@@ -377,6 +377,18 @@ static void check_missed(const struct sim_observer *observer, const lk_leader *l
 		sim_fail("observer %d has missed nothing, and is told so", observer->number);
 }
 
+/* Values of a term follow one another; a failover may undo one that nobody was told of. */
+static void check_order(const struct sim_observer *observer, const lk_leader *leader)
+{
+	const lk_leader *last = &observer->last;
+	const struct sim_candidate *owner = owner_of(leader->value);
+	bool undone = sim_is_replicated() && sim_had(SIM_ALL_TROUBLES);
+	if (leader->term == last->term && owner == owner_of(last->value) && !undone &&
+	    value_of(owner, leader) < value_of(owner, last))
+		sim_fail("observer %d is told of \"%s\", behind \"%s\"", observer->number,
+			 leader->value, last->value);
+}
+
 void sim_observed(struct sim_observer *observer, const lk_leader *leader)
 {
 	if (sim_is_promised() && leader->term > 0) {
@@ -385,8 +397,10 @@ void sim_observed(struct sim_observer *observer, const lk_leader *leader)
 				 observer->number, leader->term);
 		check_value(leader);
 	}
-	if (observer->has && sim_is_promised())
+	if (observer->has && sim_is_promised()) {
 		check_missed(observer, leader);
+		check_order(observer, leader);
+	}
 	observer->has = true;
 	observer->last = *leader;
 }

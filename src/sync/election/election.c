@@ -9,8 +9,6 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-#define KEPT_PART 10 /* of a lease, for which the server keeps the place behind it */
-
 void lk__stand_progress(struct lk__stand *stand, int64_t now_ns)
 {
 	atomic_store(&stand->progress_ns,
@@ -19,7 +17,7 @@ void lk__stand_progress(struct lk__stand *stand, int64_t now_ns)
 
 static int64_t kept_ms(int64_t lease_ms)
 {
-	return lease_ms + lease_ms / KEPT_PART;
+	return lease_ms + lease_ms / (LK__REST_PART - 1);
 }
 
 static struct lk__request *election_acquire(const struct lk__try *wanted)
