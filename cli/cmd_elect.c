@@ -26,6 +26,8 @@ const struct option_row elect_options[] = {
 	{'l', "lease", "LEASE", "lease of the leadership, renewed while COMMAND runs (default 30)"},
 	{'k', "kill-after", "GRACE", "time from SIGNAL to SIGKILL (default min(5, LEASE/3))"},
 	{'s', "signal", "SIGNAL", "signal that ends COMMAND before the lease does (default TERM)"},
+	{OPTION_DRAIN_SIGNAL, "drain-signal", "SIGNAL",
+	 "on SIGNAL stand no more: leave, or lead until another candidate waits"},
 	{'c', "command", "STRING", "run STRING with the shell instead of COMMAND"},
 	{OPTION_CANDIDATES, "candidates", NULL, "show who waits to lead NAME, the next one first"},
 	{OPTION_JSON, "json", NULL, "(--candidates) as JSON"},
@@ -114,6 +116,11 @@ static int elect_take(void *context, int id, const char *value)
 		state->keep.end_signal = signal_parse(value);
 		return state->keep.end_signal < 0
 			       ? trouble("option -s: '%s' is not a signal", value)
+			       : 0;
+	case OPTION_DRAIN_SIGNAL:
+		state->election.drain_signal = signal_parse(value);
+		return state->election.drain_signal <= 0
+			       ? trouble("option --drain-signal: '%s' is not a signal", value)
 			       : 0;
 	case 'c':
 		state->shell_line = value;

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,11 +25,16 @@
 #define PAUSE_MIN_MS 1000
 #define PAUSE_MAX_MS 60000
 
+struct shared {
+	struct keeper_outcome outcome;
+	struct keeper_drain drain;
+};
+
 struct rounds {
 	lk_config *config;
 	struct keeper_options options;
 	struct keeper_election election;
-	struct keeper_outcome *outcome; /* shared with the round's process */
+	struct keeper_outcome *outcome; /* shared with the round's process, as `election.drain` */
 	sigset_t taken, before;
 	int ending; /* the signal that ends it all, or 0 */
 	int64_t pause_ms;
@@ -48,9 +55,24 @@ static int ends(int number)
 	return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT;
 }
 
+/* It stands no more: one that waits leaves, and a leader hands over when another waits. */
+static void rounds_drain(struct rounds *rounds, pid_t pid)
+{
+	struct keeper_drain *drain = rounds->election.drain;
+	atomic_store(&drain->wanted, 1);
+	if (pid && !atomic_load(&drain->leads))
+		kill(pid, SIGTERM);
+	message("%s: draining: %s", rounds->options.name,
+		atomic_load(&drain->leads) ? "leading until another candidate waits" : "leaving");
+}
+
 /* Hands a signal to the round, unless the terminal has sent it to both. */
 static void signal_hand_on(struct rounds *rounds, const siginfo_t *info, pid_t pid)
 {
+	if (info->si_signo == rounds->election.drain_signal) {
+		rounds_drain(rounds, pid);
+		return;
+	}
 	if (ends(info->si_signo))
 		rounds->ending = info->si_signo;
 	if (pid && info->si_code != SI_KERNEL)
@@ -77,7 +99,8 @@ static void rounds_pause(struct rounds *rounds)
 	int64_t until_ns = clock_now_ns() + rounds->pause_ms * NS_PER_MS;
 	siginfo_t info;
 	int64_t left_ns;
-	while (!rounds->ending && (left_ns = until_ns - clock_now_ns()) > 0) {
+	while (!rounds->ending && !atomic_load(&rounds->election.drain->wanted) &&
+	       (left_ns = until_ns - clock_now_ns()) > 0) {
 		struct timespec left = {.tv_sec = left_ns / 1000000000,
 					.tv_nsec = left_ns % 1000000000};
 		if (sigtimedwait(&rounds->taken, &info, &left) > 0 && info.si_signo != SIGCHLD)
@@ -107,7 +130,7 @@ static void pause_set(struct rounds *rounds, int code)
 static int goes_on(const struct rounds *rounds, int code)
 {
 	const struct keeper_outcome *outcome = rounds->outcome;
-	if (rounds->ending)
+	if (rounds->ending || atomic_load(&rounds->election.drain->wanted))
 		return 0;
 	if (code < 0) /* its process was killed */
 		return 1;
@@ -119,6 +142,7 @@ static int rounds_run(struct rounds *rounds, int once)
 	pid_t parent = getpid();
 	for (;;) {
 		*rounds->outcome = (struct keeper_outcome){.acquired = 0};
+		atomic_store(&rounds->election.drain->leads, 0);
 		pid_t pid = fork();
 		if (pid < 0)
 			return trouble_errno(errno, "cannot fork");
@@ -126,14 +150,17 @@ static int rounds_run(struct rounds *rounds, int once)
 			round_become(rounds, parent);
 		int code = round_await(rounds, pid);
 		int shown = code < 0 ? EXIT_SIGNAL_BASE - 1 - code : code;
+		bool drained = atomic_load(&rounds->election.drain->wanted);
 		if (once || !goes_on(rounds, code))
-			return shown;
+			return drained && !rounds->ending && !rounds->outcome->started ? 0 : shown;
 		if (rounds->outcome->leaving)
 			rounds->election.standing = LK_STAND_LEAVING;
 		pause_set(rounds, shown);
 		rounds_pause(rounds);
 		if (rounds->ending)
 			return EXIT_SIGNAL_BASE + rounds->ending;
+		if (atomic_load(&rounds->election.drain->wanted))
+			return shown;
 	}
 }
 
@@ -141,20 +168,24 @@ int elect_rounds(lk_config *config, const struct keeper_options *options, int on
 {
 	struct rounds rounds = {.config = config, .options = *options};
 	static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
-	rounds.outcome = mmap(NULL, sizeof(*rounds.outcome), PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (rounds.outcome == MAP_FAILED)
+	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
 		return trouble_errno(errno, "cannot map memory");
+	rounds.outcome = &shared->outcome;
 	rounds.options.outcome = rounds.outcome;
 	rounds.election = *options->election;
+	rounds.election.drain = &shared->drain;
 	rounds.options.election = &rounds.election;
 	sigemptyset(&rounds.taken);
 	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
 		sigaddset(&rounds.taken, taken[i]);
+	if (rounds.election.drain_signal)
+		sigaddset(&rounds.taken, rounds.election.drain_signal);
 	sigprocmask(SIG_BLOCK, &rounds.taken, &rounds.before);
 	int code = rounds_run(&rounds, once);
 	if (options->election->ready_file)
 		unlink(options->election->ready_file);
-	munmap(rounds.outcome, sizeof(*rounds.outcome));
+	munmap(shared, sizeof(*shared));
 	return code;
 }

@@ -114,6 +114,22 @@ int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE])
 	return 1;
 }
 
+/* ---- the drain ---- */
+
+/* Whoever it was that leads, it makes way for the first other one; a question that fails is put
+ * again. */
+static void drain_obey(struct elect_watch *watch)
+{
+	struct keeper_drain *drain = watch->election->drain;
+	if (!drain)
+		return;
+	atomic_store(&drain->leads, lk_election_is_leading(watch->candidate, NULL));
+	if (atomic_load(&drain->wanted) && !watch->drains)
+		watch->drains = lk_election_set_standing(watch->candidate,
+							 watch->election->priority,
+							 LK_STAND_LEAVING, NULL) == 0;
+}
+
 /* ---- the thread ---- */
 
 /* Only the leader observes: each change would make all who wait look. */
@@ -136,6 +152,7 @@ static void *watch_run(void *argument)
 	while (poll(&stop, 1, 0) == 0) {
 		if (watch->election->ready_file)
 			ready_update(watch);
+		drain_obey(watch);
 		watch_turn(watch);
 	}
 	return NULL;
@@ -156,6 +173,8 @@ int elect_watch_begin(struct elect_watch *watch, lk_client *client, const char *
 		      lk_election *candidate, const struct keeper_election *election)
 {
 	lk_error error = {0};
+	if (election->drain)
+		atomic_store(&election->drain->leads, lk_election_is_leading(candidate, NULL));
 	if (watch->begun)
 		return 0;
 	watch->candidate = candidate;

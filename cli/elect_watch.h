@@ -29,6 +29,7 @@ struct elect_watch {
 	char asked[LK_FIELD_SIZE]; /* for what; under the mutex */
 	_Atomic int leaving;       /* it is about to end, as somebody has said */
 	int begun;
+	int drains; /* it stands as one that is leaving */
 };
 
 /* Begins to look after this candidate, which lives on until elect_watch_end(). Does nothing if it

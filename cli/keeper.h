@@ -6,6 +6,7 @@
 #ifndef CLI_KEEPER_H
 #define CLI_KEEPER_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include <lockkeeper.h>
@@ -17,6 +18,12 @@
 
 #define KEEPER_WAIT_FOREVER INT64_C(-1)
 
+/* What a round and who started it tell one another, in memory of both. */
+struct keeper_drain {
+	_Atomic int wanted; /* the leader is to hand over when another waits */
+	_Atomic int leads;  /* the candidate does */
+};
+
 /* How `elect` runs: it stands for election, and leads while its command runs. */
 struct keeper_election {
 	const char *value;
@@ -25,6 +32,8 @@ struct keeper_election {
 	const char *ready_file;    /* NULL: none */
 	const char *progress_file; /* NULL: none; else the command touches it */
 	int64_t progress_ms;       /* so often */
+	int drain_signal;          /* 0: none */
+	struct keeper_drain *drain;
 };
 
 /* The end of a run, in memory that outlives its process. */

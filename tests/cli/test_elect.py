@@ -197,3 +197,21 @@ def test_a_watch_tells_of_vacancy(cli, folder):
 def test_wrong_use(cli, args):
     result = cli("elect", *args)
     assert result.returncode == 125 and result.stderr.startswith("lockkeeper: ")
+
+
+def test_a_drain_hands_over_and_stands_no_more(cli, folder):
+    first = elect(cli, folder / "a", "--value", "a", "--drain-signal", "USR1")
+    until_leads(cli, "a")
+    until(lambda: terms(folder / "a"), LIMIT, "a's command runs")
+    waits = elect(cli, folder / "b", "--value", "b", "--drain-signal", "USR1")
+    until(lambda: [row["value"] for row in candidates(cli)] == ["b"], LIMIT, "b waits")
+    waits.send_signal(signal.SIGUSR1)
+    assert waits.wait(LIMIT) == 0
+    assert candidates(cli) == [] and terms(folder / "b") == []
+    first.send_signal(signal.SIGUSR1)
+    third = elect(cli, folder / "c", "--value", "c")
+    until_leads(cli, "c")
+    assert first.wait(LIMIT) == 128 + signal.SIGTERM
+    assert len(terms(folder / "a")) == 1
+    third.send_signal(signal.SIGTERM)
+    third.wait(LIMIT)
