@@ -6,14 +6,14 @@
 #include <lockkeeper/export.h>
 
 #define LK_VERSION_MAJOR 0
-#define LK_VERSION_MINOR 1
+#define LK_VERSION_MINOR 2
 #define LK_VERSION_PATCH 0
-#define LK_VERSION "0.1.0"
+#define LK_VERSION "0.2.0"
 
 LK_BEGIN_DECLS
 
 /*
- * Returns the version of the loaded library as text ("0.1.0"); LK_VERSION is the version of the
+ * Returns the version of the loaded library as text ("0.2.0"); LK_VERSION is the version of the
  * headers. Does not block. Static memory. Since 0.1.
  */
 LK_API const char *lk_version(void);

@@ -385,7 +385,7 @@ def test_metrics(start):
         assert found["lockkeeper_acquires_total[('result', 'error')]"] == 0
         assert found["lockkeeper_wait_seconds_bucket[('le', '+Inf')]"] == \
             found["lockkeeper_wait_seconds_count[]"]
-        assert found["lockkeeper_build_info[('version', '0.1.0')]"] == 1
+        assert found["lockkeeper_build_info[('version', '0.2.0')]"] == 1
         assert any(name.startswith("lockkeeper_node_round_trip_seconds[('node'") for name in found)
     process.terminate()
     assert process.wait(timeout=20) == 0

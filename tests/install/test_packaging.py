@@ -85,14 +85,14 @@ def tree_copy(tree) -> None:
 
 
 def test_debian_packages_build_and_pass_lintian(folder):
-    tree = folder / "debian" / "lockkeeper-0.1.0"
+    tree = folder / "debian" / "lockkeeper-0.2.0"
     tree_copy(tree)
-    run("tar", "-C", tree.parent, "-czf", tree.parent / "lockkeeper_0.1.0.orig.tar.gz", tree.name)
+    run("tar", "-C", tree.parent, "-czf", tree.parent / "lockkeeper_0.2.0.orig.tar.gz", tree.name)
     shutil.copytree(ROOT / "debian", tree / "debian")
     plain = {name: value for name, value in os.environ.items() if name not in ("CC", "MAKEFLAGS")}
     run("dpkg-buildpackage", "-us", "-uc", cwd=tree, env=plain, limit_s=PACKAGE_S)
     packages = {path.name.split("_")[0] for path in tree.parent.glob("*.deb")}
-    assert {"lockkeeper", "liblockkeeper0.1", "liblockkeeper-dev"} <= packages
+    assert {"lockkeeper", "liblockkeeper0.2", "liblockkeeper-dev"} <= packages
     changes = next(tree.parent.glob("*.changes"))
     own = folder / "lintian"  # it leaves files behind
     own.mkdir()

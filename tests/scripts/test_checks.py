@@ -96,7 +96,7 @@ SPOILT = [
     ("docs", "include/lockkeeper/event.h", "Since 0.1.\n */\nLK_API int lk_event_wait",
      "*/\nLK_API int lk_event_wait",
      "event.h: lk_event_wait has no comment that says since when"),
-    ("docs", "src/lockkeeper.map", "\tlk_lock_extend;\n", "", "debian/liblockkeeper0.1.symbols"),
+    ("docs", "src/lockkeeper.map", "\tlk_lock_extend;\n", "", "debian/liblockkeeper0.2.symbols"),
     ("docs", "docs/threads.md", "`src/lock/loop.c`", "`src/lock/lop.c`",
      "there is no src/lock/lop.c"),
     ("docs", "src/lock/client.h", "see notice.h", "see notices.h",
