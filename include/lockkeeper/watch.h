@@ -15,7 +15,8 @@
  *   LK_CHANGE_RELEASED   the hold of `was` has ended, and a message told of a release
  *   LK_CHANGE_BROKEN     the same, by lk_lock_force_release() or `lockkeeper break`, or because the
  *                        key was overwritten with something that is not a lock
- *   LK_CHANGE_EXPIRED    the same, at the end of its lease
+ *   LK_CHANGE_EXPIRED    the same, at the end of its lease. Where the watch is given no time
+ *                        meanwhile, it may have been another end
  *   LK_CHANGE_LOST       the same, and the server said that all keys are gone (FLUSHALL, FLUSHDB)
  *   LK_CHANGE_UNKNOWN    the hold of `was` has ended before its lease did, and nobody told how: DEL
  *                        by hand, an eviction, or a release of a kind that sends no message: a spin

@@ -121,7 +121,7 @@ struct lk_watch {
 	struct lk__look look;
 	lk_lock_info info;
 	bool overwritten; /* the key is there, and no lock */
-	bool synced;
+	bool syncs, synced;
 	int64_t sync_until_ns;
 	size_t record_at;                                        /* of the holders */
 	size_t record_count;                                     /* of these: */

@@ -155,26 +155,40 @@ int lk__watch_gap(struct lk__watched *watched, const char *reason)
 
 /* ---- how a hold ended ---- */
 
-/* One look after another, without a break of what tells, and soon after the end of the lease. */
+/* One look after another, without a break of what tells, and soon after the end of the lease. The
+ * connection that would have told of another end is heard. */
 static bool has_expired(const lk_watch *watch, const struct lk__watch_holder *was)
 {
 	const struct lk__watched *watched = watch->at;
 	int64_t touched_ns = watch->touched_ns;
-	return watched->told && watch->tracked && watch->received_ns >= was->low_ns &&
+	if (touched_ns == 0)
+		touched_ns = atomic_load(&watched->touched_ns);
+	return watched->told && watch->tracked && watch->synced &&
+	       watch->received_ns >= was->low_ns &&
 	       (touched_ns == 0 || touched_ns >= was->low_ns) &&
 	       watch->sent_ns < was->high_ns + LATE_NS;
 }
 
+/* What was told while the look was under way says so once. */
+static bool was_flushed(struct lk__watched *watched)
+{
+	if (atomic_fetch_and(&watched->news, ~(unsigned)LK__NEWS_FLUSHED) & LK__NEWS_FLUSHED) {
+		atomic_fetch_or(&watched->news, LK__NEWS_TOUCHED);
+		watched->flushed = true;
+	}
+	return watched->flushed;
+}
+
 static int how_ended(const lk_watch *watch, const struct lk__watch_holder *was)
 {
-	const struct lk__watched *watched = watch->at;
+	struct lk__watched *watched = watch->at;
 	if (watch->overwritten || lk__watch_ear_heard(watched, &watched->broken))
 		return LK_CHANGE_BROKEN;
 	if (lk__watch_ear_heard(watched, &watched->release))
 		return LK_CHANGE_RELEASED;
 	if (has_expired(watch, was))
 		return LK_CHANGE_EXPIRED;
-	return watched->flushed ? LK_CHANGE_LOST : LK_CHANGE_UNKNOWN;
+	return was_flushed(watched) ? LK_CHANGE_LOST : LK_CHANGE_UNKNOWN;
 }
 
 bool lk__watch_asks_how(const lk_watch *watch)

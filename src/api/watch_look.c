@@ -144,7 +144,7 @@ static int look_begin(lk_watch *watch, struct lk__watched *watched)
 	watch->look = (struct lk__look){
 		.client = watch->client, .key = watched->key, .key_size = watched->key_size};
 	watch->info = (lk_lock_info){.type = "none"};
-	watch->overwritten = watch->synced = false;
+	watch->overwritten = watch->syncs = watch->synced = false;
 	watch->touched_ns = atomic_exchange(&watched->touched_ns, 0);
 	watch->generation = atomic_load(&node->tracking.generation);
 	lk__watched_mark(watched);
@@ -304,13 +304,15 @@ static int sync_step(lk_watch *watch)
 {
 	struct lk__watched *watched = watch->at;
 	int64_t now_ns = lk__now_ns();
-	if (!watch->synced) {
-		watch->synced = true;
+	if (!watch->syncs) {
+		watch->syncs = true;
 		watch->sync_until_ns = now_ns + SYNC_NS;
 		if (!lk__watch_asks_how(watch) || !lk__watched_sync(watched))
 			return look_end(watch);
 	}
-	if (lk__watched_synced(watched) || now_ns >= watch->sync_until_ns)
+	uint32_t generation = atomic_load(&watched->node->tracking.generation);
+	watch->synced = watch->generation == generation && lk__watched_synced(watched);
+	if (watch->synced || now_ns >= watch->sync_until_ns)
 		return look_end(watch);
 	lk__op_wait(&watch->op, lk__earlier(watch->sync_until_ns, watch->until_ns));
 	return LK__OP_WAITS;

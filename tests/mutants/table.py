@@ -427,6 +427,18 @@ MUTANTS = [
         ("src/sync/red/votes.c", "if (votes->granted >= majority && worth)",
          "if (votes->granted >= majority)")],
         Program("unit/test_votes", "a try ends by its node limit long before the lease does")),
+    # ---- who watches ----
+    Mutant("watch-gap-untold", "a watch does not tell that it may have missed something", [
+        ("src/api/watch_diff.c",
+         "return watched->shown ? change_add(watched, LK_CHANGE_GAP, NULL, NULL, reason) : 0;",
+         "return reason ? 0 : change_add(watched, LK_CHANGE_GAP, NULL, NULL, reason);")],
+        World("watches")),
+    Mutant("watch-heard-before", "a watch takes an old message for that of the present end", [
+        ("src/api/watch_name.c", "\twatched->release.mark = watched->release.next;\n", "")],
+        World("watches")),
+    Mutant("watch-asked-once", "a watch is not told of the change behind the next one", [
+        ("src/api/watch_look.c", "\tif (news)\n\t\twatched->due_ns = 0;", "")],
+        World("watches")),
     Mutant("signals-taken", "threads of the library take signals", [
         ("src/base/door.c", "\tpthread_sigmask(SIG_SETMASK, &all, &saved);",
          "\tpthread_sigmask(SIG_BLOCK, NULL, &saved);")],

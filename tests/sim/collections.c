@@ -115,6 +115,17 @@ void sim_do_hgetall(const struct sim_asked *asked)
 	}
 }
 
+/* All of it in one page, as Redis does with a small hash. */
+void sim_do_hscan(const struct sim_asked *asked)
+{
+	struct sim_key *key;
+	if (!sim_key_of(asked, SIM_HASH, &key))
+		return;
+	sim_say_array(asked->out, 2);
+	sim_say_bulk(asked->out, sim_word("0"));
+	sim_do_hgetall(asked);
+}
+
 void sim_do_hrandfield(const struct sim_asked *asked)
 {
 	struct sim_key *key;

@@ -537,6 +537,7 @@ static const struct command {
 	{"HGET", 3, 0, sim_do_hget},
 	{"HLEN", 2, 0, sim_do_hlen},
 	{"HGETALL", 2, 0, sim_do_hgetall},
+	{"HSCAN", -3, 0, sim_do_hscan},
 	{"LPUSH", -3, WRITE | GROWS, sim_do_push},
 	{"RPUSH", -3, WRITE | GROWS, sim_do_push},
 	{"LPOP", 2, WRITE, sim_do_lpop},

@@ -30,6 +30,7 @@ void sim_do_hdel(const struct sim_asked *asked);
 void sim_do_hexists(const struct sim_asked *asked);
 void sim_do_hlen(const struct sim_asked *asked);
 void sim_do_hgetall(const struct sim_asked *asked);
+void sim_do_hscan(const struct sim_asked *asked);
 void sim_do_hrandfield(const struct sim_asked *asked);
 void sim_do_push(const struct sim_asked *asked);
 void sim_do_lpop(const struct sim_asked *asked);

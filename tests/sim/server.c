@@ -53,6 +53,7 @@ static struct server *server; /* which is asked */
 static unsigned lost_in_1000; /* messages that are published */
 static bool closed;           /* nothing may be granted any more */
 static void (*watch)(unsigned number, const struct sim_key *key, const struct sim_item *item);
+static void (*follow)(unsigned number, const char *what, const char *key);
 
 static int64_t clock_us(const struct server *of)
 {
@@ -199,6 +200,18 @@ void sim_server_demoted(unsigned number)
 	}
 }
 
+void sim_server_kill(unsigned number, bool listening)
+{
+	choose(number);
+	sim_note("somebody ends the connections that %s", listening ? "listen" : "track");
+	for (size_t i = 0; i < PEERS_MAX; i++) {
+		struct peer *peer = &server->peers[i];
+		bool listens = sim_channels_of(&server->redis.channels, peer, false) > 0;
+		if (peer->link && (listening ? listens : peer->tracker.on))
+			sim_link_cut(peer->link);
+	}
+}
+
 void sim_server_pause(unsigned number, bool pauses)
 {
 	choose(number)->pauses = pauses;
@@ -218,6 +231,18 @@ static void tell_tracker(int64_t id, const void *bytes, size_t size)
 		    sim_channels_of(&server->redis.channels, peer, false) > 0)
 			sim_link_reply(peer->link, bytes, size);
 	}
+}
+
+static void tell_follower(const struct sim_asked *asked)
+{
+	bool script = asked->count > 3 && sim_word_is(asked->words[0], "EVALSHA");
+	int number = script ? sim_script_of_sha1(asked->words[1]) : -1;
+	if (follow)
+		follow(asked->redis->number,
+		       number < 0 ? asked->words[0].bytes : sim_script_name(number),
+		       script             ? asked->words[3].bytes
+		       : asked->count > 1 ? asked->words[1].bytes
+					  : "");
 }
 
 static void obey(const struct request *request)
@@ -240,6 +265,7 @@ static void obey(const struct request *request)
 		return;
 	}
 	sim_command_run(&asked);
+	tell_follower(&asked);
 	sim_tracking_ran(&server->tracking, &request->peer->tracker, &asked, tell_tracker);
 	int64_t offset = server->redis.replicated ? sim_replication_ship(server->redis.number) : 0;
 	request->peer->written = offset ? offset : request->peer->written;
@@ -475,6 +501,7 @@ void sim_server_begin(unsigned count, bool durable)
 	closed = false;
 	lost_in_1000 = 0;
 	watch = NULL;
+	follow = NULL;
 	for (unsigned i = 0; i < count; i++) {
 		servers[i] = (struct server){.offset_us = CLOCK_OFFSET_US + sim_between(0, 1000000),
 					     .forgot_ns = INT64_MIN,
@@ -562,6 +589,11 @@ void sim_server_watch(void (*made)(unsigned number, const struct sim_key *key,
 	watch = made;
 }
 
+void sim_server_follow(void (*ran)(unsigned number, const char *what, const char *key))
+{
+	follow = ran;
+}
+
 static bool is_owner(const char *bytes, const char *owner)
 {
 	size_t size = strlen(owner);
@@ -604,7 +636,10 @@ void sim_server_do(unsigned number, const char *const *words, size_t count)
 		command[i] = sim_word(words[i]);
 	struct sim_asked asked = {&choose(number)->redis, &nobody, &out, count, command};
 	sim_command_run(&asked);
+	tell_follower(&asked);
 	sim_tracking_ran(&server->tracking, &tracker, &asked, tell_tracker);
+	for (size_t i = 0; i < PEERS_MAX && sim_word_is(command[0], "FLUSHALL"); i++)
+		sim_tracking_flushed(&server->tracking, &server->peers[i].tracker, tell_tracker);
 	lk__buffer_free(&out);
 }
 

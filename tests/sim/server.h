@@ -42,6 +42,13 @@ const struct sim_key *sim_server_key(unsigned number, const char *name);
 void sim_server_watch(void (*made)(unsigned number, const struct sim_key *key,
 				   const struct sim_item *item));
 
+/* Who is told of each command that has run: its name, or that of its script, and its first key. */
+void sim_server_follow(void (*ran)(unsigned number, const char *what, const char *key));
+
+/* A program of others ends all connections that listen (CLIENT KILL TYPE pubsub), or all over which
+ * keys are tracked. */
+void sim_server_kill(unsigned number, bool listening);
+
 /* A program of others sends a command. */
 void sim_server_do(unsigned number, const char *const *words, size_t count);
 

@@ -111,6 +111,9 @@ static int by_text(const void *left, const void *right)
 /* Fields and members, each with its value or its score behind it. */
 static void sort_pairs(redisReply *reply)
 {
+	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+	    reply->element[1]->type == REDIS_REPLY_ARRAY)
+		reply = reply->element[1]; /* a page */
 	if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0)
 		qsort(reply->element, reply->elements / 2, 2 * sizeof(*reply->element), by_text);
 }

@@ -30,6 +30,7 @@
 #include "silence.h"
 #include "switch.h"
 #include "told.h"
+#include "watches.h"
 #include "world.h"
 
 struct row {
@@ -54,6 +55,7 @@ static const struct row rows[] = {
 	{"barriers", sim_barriers_run, 800},
 	{"handovers", sim_handovers_run, 800},
 	{"told", sim_told_run, 600},
+	{"watches", sim_watches_run, 240},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -105,10 +105,26 @@ static void remember(struct sim_tracking *tracking, const struct sim_tracker *by
 		by, {copy, key.size}, digest_of(asked, key)};
 }
 
+void sim_tracking_flushed(const struct sim_tracking *tracking, const struct sim_tracker *tracker,
+			  void (*tell)(int64_t id, const void *bytes, size_t size))
+{
+	struct lk__buffer out = {0};
+	if (!tracker->on || sim_chance(tracking->lost_in_1000))
+		return;
+	sim_say_array(&out, 3);
+	sim_say_bulk(&out, sim_word("message"));
+	sim_say_bulk(&out, sim_word("__redis__:invalidate"));
+	sim_say_nil(&out);
+	tell(tracker->redirect, lk__buffer_front(&out), lk__buffer_size(&out));
+	lk__buffer_free(&out);
+}
+
 void sim_tracking_ran(struct sim_tracking *tracking, struct sim_tracker *tracker,
 		      const struct sim_asked *asked,
 		      void (*tell)(int64_t id, const void *bytes, size_t size))
 {
+	while (is(asked, 0, "FLUSHALL") && tracking->count > 0)
+		drop(tracking, tracking->count - 1);
 	for (size_t i = tracking->count; i > 0; i--) {
 		const struct sim_tracked *tracked = &tracking->all[i - 1];
 		if (digest_of(asked, tracked->key) == tracked->digest)

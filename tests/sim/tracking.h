@@ -37,6 +37,10 @@ void sim_tracking_ran(struct sim_tracking *tracking, struct sim_tracker *tracker
 		      const struct sim_asked *asked,
 		      void (*tell)(int64_t id, const void *bytes, size_t size));
 
+/* All keys are gone: who tracks any is told so, whatever it has read. */
+void sim_tracking_flushed(const struct sim_tracking *tracking, const struct sim_tracker *tracker,
+			  void (*tell)(int64_t id, const void *bytes, size_t size));
+
 unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word key);
 
 void sim_tracking_gone(struct sim_tracking *tracking, const struct sim_tracker *tracker);

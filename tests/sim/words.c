@@ -207,7 +207,7 @@ void order_draw(struct order *order, uint64_t *random, int64_t now_us)
 	bool script = row[0] == '@';
 	order->count = 0;
 	order->listens = strstr(row, "SUBSCRIBE") != NULL;
-	order->unordered = strncmp(row, "HGETALL", 7) == 0;
+	order->unordered = strncmp(row, "HGETALL", 7) == 0 || strncmp(row, "HSCAN", 5) == 0;
 	if (script)
 		row = draw_script(&drawing, row);
 	draw_words(&drawing, row, script);
