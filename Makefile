@@ -6,7 +6,7 @@ PREFIX ?=
 DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 
-.PHONY: all programs check check-all check-night check-seeds check-mutants check-servers check-monitoring check-debian servers check-packages site check-site check-musl check-aarch64 dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-site packages-check-site packages-musl packages-aarch64
+.PHONY: all programs check check-all check-night check-seeds check-mutants check-servers check-monitoring check-debian servers check-packages site check-site check-musl check-aarch64 dist interop format docs demo bench bench-beside findings install uninstall clean static wheel check-python packages-build packages-wheel packages-run packages-check packages-bench packages-beside packages-servers packages-interop packages-monitoring packages-debian packages-package packages-dist packages-site packages-check-site packages-musl packages-aarch64
 
 # The library and the command. The targets below build what they need beside these.
 all: packages-build $(BUILD)/build.ninja
@@ -39,6 +39,9 @@ packages-monitoring:
 
 packages-package:
 	@sh scripts/install_packages.sh build run check package
+
+packages-dist:
+	@sh scripts/install_packages.sh dist
 
 packages-site:
 	@sh scripts/install_packages.sh site
@@ -152,7 +155,7 @@ check-site: packages-check-site programs
 # The tarball of a release, its checksum, and the recipes of packaging/ with both; URL= says below
 # which address the tarball will be.
 URL ?=
-dist:
+dist: packages-dist
 	$(PYTHON) scripts/dist.py "$(BUILD)/dist" $(URL)
 
 # Fetches those servers into the build folder.
