@@ -850,6 +850,58 @@ class semaphore
 };
 
 /* A count that opens at zero, as std::latch: see <lockkeeper/latch.h>. */
+/* One party of a barrier, with one call at a time. A limit that is reached throws LK_ETIMEDOUT. */
+class barrier
+{
+      public:
+	barrier(const client &client, std::string_view name, std::int64_t parties)
+	    : client_(client.shared())
+	{
+		lk_error details{};
+		lk_barrier *made = nullptr;
+		detail::check(lk_barrier_new(&made, client.get(), name.data(), name.size(), parties,
+					     nullptr, &details),
+			      details);
+		handle_.reset(made);
+	}
+
+	/* Until all have come: the generation. */
+	std::uint64_t wait(std::chrono::milliseconds limit = no_limit) const
+	{
+		return met(lk_barrier_await, limit);
+	}
+
+	/* Until all enter together; it is inside then, until it leaves. */
+	std::uint64_t enter(std::chrono::milliseconds limit = no_limit) const
+	{
+		return met(lk_barrier_enter, limit);
+	}
+
+	/* Until all that entered with it have left. */
+	void leave(std::chrono::milliseconds limit = no_limit) const
+	{
+		lk_error details{};
+		detail::check(lk_barrier_leave(handle_.get(), limit.count(), nullptr, &details),
+			      details);
+	}
+
+      private:
+	static constexpr std::chrono::milliseconds no_limit{-1};
+	using call = int (*)(lk_barrier *, std::int64_t, lk_cancel *, std::uint64_t *, lk_error *);
+
+	std::uint64_t met(call way, std::chrono::milliseconds limit) const
+	{
+		lk_error details{};
+		std::uint64_t generation = 0;
+		detail::check(way(handle_.get(), limit.count(), nullptr, &generation, &details),
+			      details);
+		return generation;
+	}
+
+	detail::client_pointer client_; /* outlives the handle */
+	std::unique_ptr<lk_barrier, detail::freed<lk_barrier, lk_barrier_free>> handle_;
+};
+
 class latch
 {
       public:

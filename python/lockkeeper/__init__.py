@@ -14,7 +14,7 @@ stop the next write. `hold.check()` and `hold.remaining()` are memory reads; fen
 """
 from ._acquire import Hold, Lock, thread_owner
 from ._client import Client, Held, multi_lock, red_lock
-from ._counters import Latch, PermitHold, PermitSemaphore, Semaphore, SemaphoreHold
+from ._counters import Barrier, Latch, PermitHold, PermitSemaphore, Semaphore, SemaphoreHold
 from ._errors import *  # noqa: F403
 from ._errors import __all__ as _error_names
 from ._lockkeeper import ffi as _ffi
@@ -23,5 +23,5 @@ from ._notices import Notice
 
 __version__ = _ffi.string(_lib.lk_version()).decode()
 
-__all__ = ["Client", "Held", "Hold", "Latch", "Lock", "Notice", "PermitHold", "PermitSemaphore",
+__all__ = ["Barrier", "Client", "Held", "Hold", "Latch", "Lock", "Notice", "PermitHold", "PermitSemaphore",
            "Semaphore", "SemaphoreHold", "multi_lock", "red_lock", "thread_owner", *_error_names]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from . import _process
 from ._acquire import Lock
 from ._call import Handle, as_bytes, check, fail, made, milliseconds, wait, wait_ms
-from ._counters import Latch, PermitSemaphore, Semaphore
+from ._counters import Barrier, Latch, PermitSemaphore, Semaphore
 from ._lockkeeper import ffi, lib
 from ._notices import Notices, NoticeStream
 
@@ -201,6 +201,11 @@ class Client(Handle):
     def latch(self, name: str | bytes, *, ttl: float = 0) -> Latch:
         """A count down to zero, for which others wait."""
         return Latch(self, as_bytes(name), _options("lk_latch_options", ttl_ms=_ms(ttl)))
+
+    def barrier(self, name: str | bytes, parties: int, *, margin: float = 0) -> Barrier:
+        """One of `parties` that wait for each other, again and again."""
+        return Barrier(self, as_bytes(name), parties, _options(
+            "lk_barrier_options", margin_ms=_ms(margin)))
 
     # ---- fence tokens ----
 

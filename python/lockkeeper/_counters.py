@@ -1,4 +1,4 @@
-"""Semaphores, permit semaphores and latches."""
+"""Semaphores, permit semaphores, latches and barriers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -315,3 +315,50 @@ class Latch(_Counter):
 
     async def adelete(self) -> bool:
         return bool(await self._acall(lib.LK_OP_DELETE))
+
+
+class Barrier(Handle):
+    """One party of a barrier, with one call at a time: each thread or task makes its own."""
+
+    def __init__(self, client: Client, name: bytes, parties: int, options: Any) -> None:
+        self.client, self.name, self.parties = client, name, parties
+        super().__init__(lambda: made(lib.lk_barrier_free, "lk_barrier **", lib.lk_barrier_new,
+                                      client.pointer(), name, len(name), parties, options))
+
+    def _meet(self, call: Callable[..., int], wait: float | None, *out: Any) -> None:
+        pointer = self.pointer()
+        wait_checked(lambda left_ms, token, error: call(pointer, left_ms, token, *out, error),
+                     wait_ms(wait))
+
+    async def _ameet(self, operation: int, wait: float | None) -> int:
+        completion = await _loop.current().call(operation, None, barrier=self.pointer(),
+                                                wait_ms=wait_ms(wait))
+        return completion.answer
+
+    def wait(self, wait: float | None = None) -> int:
+        """Until all have come; the generation. Raises Busy when `wait` seconds have passed."""
+        generation = ffi.new("uint64_t *")
+        self._meet(lib.lk_barrier_await, wait, generation)
+        return generation[0]
+
+    async def await_all(self, wait: float | None = None) -> int:
+        return await self._ameet(lib.LK_OP_AWAIT, wait)
+
+    def enter(self, wait: float | None = None) -> int:
+        """Until all enter together; it is inside then, until it leaves."""
+        generation = ffi.new("uint64_t *")
+        self._meet(lib.lk_barrier_enter, wait, generation)
+        return generation[0]
+
+    async def aenter(self, wait: float | None = None) -> int:
+        return await self._ameet(lib.LK_OP_ENTER, wait)
+
+    def leave(self, wait: float | None = None) -> None:
+        """Until all that entered with it have left."""
+        self._meet(lib.lk_barrier_leave, wait)
+
+    async def aleave(self, wait: float | None = None) -> None:
+        await self._ameet(lib.LK_OP_LEAVE, wait)
+
+    def __repr__(self) -> str:
+        return f"<lockkeeper.Barrier {self.name!r} of {self.parties}>"

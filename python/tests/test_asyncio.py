@@ -208,5 +208,9 @@ def test_counts(client):
         waiting = asyncio.create_task(latch.await_open(10))
         assert await latch.acount_down() == 0
         await waiting
+        first, second = client.barrier("step", 2), client.barrier("step", 2)
+        assert len(set(await asyncio.gather(first.await_all(10), second.await_all(10)))) == 1
+        assert len(set(await asyncio.gather(first.aenter(10), second.aenter(10)))) == 1
+        await asyncio.gather(first.aleave(10), second.aleave(10))
 
     run(main())

@@ -95,3 +95,41 @@ def test_latch(client, other):
     assert latch.count_down() == 1 and latch.count_down() == 0
     thread.join(10)
     assert not thread.is_alive() and not latch.delete()
+
+
+def test_barrier(client, other):
+    first, second = client.barrier("step", 2), other.barrier("step", 2)
+    with pytest.raises(lockkeeper.Busy):
+        first.wait(0.05)
+    met = []
+    thread = threading.Thread(target=lambda: met.append((second.wait(10), second.enter(10))))
+    thread.start()
+    own = (first.wait(10), first.enter(10))
+    thread.join(10)
+    assert met == [own] and own[0] < own[1]
+    with pytest.raises(lockkeeper.Busy):
+        first.leave(0.05)
+    second.leave(10)
+    first.leave(10)
+
+
+def test_drain(client, other):
+    lock, wanted = client.lock("own"), client.lock("wanted")
+    failed = []
+
+    def wait():
+        try:
+            wanted.hold(wait=20).__enter__()
+        except lockkeeper.Draining as error:
+            failed.append(error)
+
+    with other.lock("wanted").hold(wait=1), lock.hold(wait=1):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        held = client.drain(0.05)
+        thread.join(10)
+        assert [(one.kind, one.name, one.renewed) for one in held] == [("lock", "own", True)]
+        assert held[0].since < held[0].deadline and len(failed) == 1
+        with pytest.raises(lockkeeper.Draining):
+            client.lock("more").hold(wait=0).__enter__()
+    assert client.drain(5) == [] and client.held() == []

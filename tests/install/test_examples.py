@@ -201,6 +201,24 @@ def test_semaphore(start, server):
     assert server.ask("GET", "connections") == "10"
 
 
+def test_barrier(start):
+    process = start("barrier")
+    out, error = process.communicate(timeout=20)
+    lines = out.splitlines()
+    assert (error, process.returncode, len(lines)) == ("", 0, 9)
+    for step in range(3):
+        of_step = [line for line in lines if line.startswith(f"all have ended step {step}:")]
+        assert len(of_step) == 3 and len(set(of_step)) == 1
+
+
+def test_drain(start):
+    process = start("drain")
+    out, error = process.communicate(timeout=20)
+    held, refused = out.splitlines()
+    assert (error, process.returncode) == ("", 0)
+    assert held.startswith('still held: lock "job", since ') and refused == "nothing new is taken"
+
+
 def test_latch(start):
     process = start("latch")
     assert process.communicate(timeout=20) == ("all parts are done\n", "")

@@ -173,6 +173,20 @@ static void counters(const lk::client &client)
 	std::thread([&] { latch.count_down(); }).join();
 	latch.wait();
 	CHECK(latch.wait_for(1s));
+	lk::barrier first(client, "step", 2), second(client, "step", 2);
+	std::uint64_t others = 0;
+	std::thread other([&] { others = second.enter(); });
+	const std::uint64_t generation = first.enter();
+	other.join();
+	CHECK(generation == others && client.held().size() == 2);
+	CHECK(thrown([&] { first.leave(20ms); }).value() == LK_ETIMEDOUT);
+	second.leave();
+	first.leave();
+	CHECK(thrown([&] { first.wait(20ms); }).value() == LK_ETIMEDOUT);
+	lk::client last;
+	lk::barrier third(last, "step", 2);
+	CHECK(last.drain(5s).empty());
+	CHECK(thrown([&] { third.wait(); }).value() == LK_EDRAINING);
 }
 
 static void errors()
