@@ -29,8 +29,9 @@ static int adopt_check(const struct lk__adopting *adopting)
 		lk__entry_promote(entry);
 	}
 	const struct lk__hold *own = lk__entry_hold_of(entry, &adopting->want->owner);
-	if (atomic_load(&entry->client->state) != LK__CLIENT_OPEN)
-		return adopt_fail(adopting, LK_ECLOSED, lk_error_text(LK_ECLOSED));
+	int ends = lk__entry_ends(entry, &adopting->want->settings);
+	if (ends)
+		return adopt_fail(adopting, ends, lk_error_text(ends));
 	if (own && own->lost)
 		return adopt_fail(adopting, LK_ELOST, lk_error_text(LK_ELOST));
 	if (entry->hold)
@@ -123,7 +124,9 @@ static int adopt_grant(struct lk__adopting *adopting, const struct lk__request *
 	if (refused)
 		return adopt_give_back(adopting, copies_until_ns, LK_EMAYBEHELD,
 				       refused == LK_ECLOSED ? "the client was closed meanwhile"
-							     : "another has it by now");
+				       : refused == LK_EDRAINING
+					       ? "the client was drained meanwhile"
+					       : "another has it by now");
 	if (now_ns >= grant.valid_until_ns)
 		return adopt_give_back(adopting, copies_until_ns, LK_EMAYBEHELD,
 				       "the answer came after the end of the lease");

@@ -56,6 +56,13 @@ MUTANTS = [
     Mutant("renewal-shortens", "a copy of a renewal shortens a lease that was extended since", [
         (RENEW, "math.max(tonumber(lease), redis.call('PTTL', KEYS[i]))", "tonumber(lease)")],
         World("locks")),
+    Mutant("abandoned-taken-back", "what is under way for an abandoned hold releases it", [
+        ("src/lock/release.c", "entry->abandoned = true;", "entry->abandoned = false;")],
+        World("handovers")),
+    Mutant("adopted-beside-a-head", "what was adopted is passed in memory to who asks the server", [
+        ("src/lock/release.c", "return lk__entry_head(entry) ? NULL : lk__entry_first(entry);",
+         "return lk__entry_first(entry);")],
+        World("handovers")),
     Mutant("barrier-early", "a barrier lets all through when one is missing", [
         ("src/sync/barrier/meet.lua", "local meets = #come_now >= count and not inside",
          "local meets = #come_now + 1 >= count and not inside")],
