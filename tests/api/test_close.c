@@ -23,41 +23,6 @@ static void test_if_idle_refuses_while_it_holds(void **state)
 	lk_client_free(client);
 }
 
-static void test_release_releases_all(void **state)
-{
-	(void)state;
-	enum { LOCKS = 300 };
-	lk_client *client = open_client();
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	for (size_t i = 0; i < LOCKS; i++) {
-		char name[32];
-		snprintf(name, sizeof(name), "all-%zu", i);
-		lk_lock *lock = new_lock(client, name);
-		options.owner = i % 2 ? NULL : "named";
-		expect(0, lk_lock_acquire(lock, -1, &options, &err));
-		expect(0, lk_lock_acquire(lock, -1, &options, &err));
-		lk_lock_free(lock);
-	}
-	check_int(redis_integer(&server, "DBSIZE"), ==, LOCKS);
-	expect(LK_EHELD, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	lk_client_free(client);
-}
-
-static void test_abandon_leaves_them_to_their_leases(void **state)
-{
-	(void)state;
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(500));
-	lk_lock *lock = new_lock(client, "left");
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
-	check_int(redis_integer(&server, "PTTL left"), >, 0);
-	wait_until(redis_integer(&server, "EXISTS left") == 0, 3000);
-	lk_lock_free(lock);
-	lk_client_free(client);
-}
-
 static void test_abandon_hands_over_an_exported_hold(void **state)
 {
 	(void)state;
@@ -79,35 +44,6 @@ struct scene {
 	lk_client *client;
 	lk_lock *lock;
 };
-
-static void wait_till_closed(size_t index, void *argument)
-{
-	struct scene *scene = argument;
-	lk_event event = LK_EVENT_INIT;
-	if (index % 3 == 0)
-		expect(LK_ECLOSED, lk_lock_acquire(scene->lock, -1, NULL, &err));
-	else if (index % 3 == 1)
-		expect(LK_ECLOSED, lk_lock_acquire(scene->lock, 3600000, NULL, &err));
-	else
-		expect(LK_ECLOSED, lk_event_wait(scene->client, &event, -1, NULL, &err));
-	expect(LK_ECLOSED, lk_lock_acquire(scene->lock, 0, NULL, &err));
-}
-
-static void close_over_waiters(int how)
-{
-	struct scene scene = {.client = open_client()};
-	struct threads threads;
-	scene.lock = new_lock(scene.client, "waiters");
-	stranger_takes("waiters", slow_ms(60000));
-	threads_start(&threads, 12, wait_till_closed, &scene);
-	wait_until(stats_of(scene.client).waiting == 8, 5000);
-	expect(0, lk_client_close(scene.client, how, &err));
-	threads_join(&threads, 5000);
-	check_int(redis_integer(&server, "HLEN waiters"), ==, 1);
-	stranger_releases("waiters");
-	lk_lock_free(scene.lock);
-	lk_client_free(scene.client);
-}
 
 static void wait_over_a_close(size_t index, void *argument)
 {
@@ -135,39 +71,6 @@ static void test_a_waiter_whose_try_is_unanswered(void **state)
 	check_int(redis_integer(&server, "EXISTS unanswered"), ==, 0);
 	lk_lock_free(lock);
 	lk_client_free(client);
-}
-
-static void test_waiters_are_woken(void **state)
-{
-	(void)state;
-	close_over_waiters(LK_CLOSE_IF_IDLE);
-	close_over_waiters(LK_CLOSE_RELEASE);
-	close_over_waiters(LK_CLOSE_ABANDON);
-}
-
-static void test_releases_not_waited_for_are_flushed(void **state)
-{
-	(void)state;
-	enum { LOCKS = 200 };
-	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	release.no_wait = 1;
-	for (int round = 0; round < 5; round++) {
-		lk_client *client = open_client_with("release_queue=%d", round % 2 ? 7 : 1024);
-		lk_lock *locks[LOCKS];
-		for (size_t i = 0; i < LOCKS; i++) {
-			char name[32];
-			snprintf(name, sizeof(name), "flush-%zu", i);
-			locks[i] = new_lock(client, name);
-			expect(0, lk_lock_acquire(locks[i], -1, NULL, &err));
-		}
-		for (size_t i = 0; i < LOCKS; i++) {
-			expect(0, lk_lock_release(locks[i], &release, &err));
-			lk_lock_free(locks[i]);
-		}
-		expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-		check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-		lk_client_free(client);
-	}
 }
 
 static void test_free_of_an_open_client_abandons(void **state)
@@ -415,12 +318,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		api_test(test_if_idle_refuses_while_it_holds),
-		api_test(test_release_releases_all),
-		api_test(test_abandon_leaves_them_to_their_leases),
 		api_test(test_abandon_hands_over_an_exported_hold),
-		api_test(test_waiters_are_woken),
 		api_test(test_a_waiter_whose_try_is_unanswered),
-		api_test(test_releases_not_waited_for_are_flushed),
 		api_test(test_free_of_an_open_client_abandons),
 		api_test(test_create_and_destroy_under_threads),
 		api_test(test_close_ends_a_background_thread_in_its_turn),

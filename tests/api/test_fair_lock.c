@@ -1,7 +1,6 @@
 /* The fair lock by its interface: order, waiters that leave, and what every lock can do. */
 #include "fixture.h"
 
-#define QUEUE "redisson_lock_queue:{fair}"
 #define MANY 40
 
 static lk_lock *new_fair(lk_client *client, const char *name)
@@ -37,28 +36,6 @@ static void close_pair(struct pair *pair)
 	close_client(pair->second);
 }
 
-static long long queued(void)
-{
-	return redis_integer(&server, "LLEN " QUEUE);
-}
-
-static void test_acquires_and_releases(void **state)
-{
-	(void)state;
-	struct pair pair = open_pair();
-	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
-	expect(1, is_locked(pair.two, &err));
-	expect(1, lk_lock_is_held(pair.one, NULL, &err));
-	expect(0, lk_lock_is_held(pair.two, NULL, &err));
-	expect(LK_EBUSY, lk_lock_acquire(pair.two, 0, NULL, &err));
-	check_int(queued(), ==, 0);
-	expect(LK_ENOTOWNER, lk_lock_release(pair.two, NULL, &err));
-	expect(0, lk_lock_release(pair.one, NULL, &err));
-	expect(LK_ENOTOWNER, lk_lock_release(pair.one, NULL, &err));
-	expect(0, is_locked(pair.two, &err));
-	close_pair(&pair);
-}
-
 static void test_reentry_costs_no_command(void **state)
 {
 	(void)state;
@@ -72,39 +49,6 @@ static void test_reentry_costs_no_command(void **state)
 		expect(0, lk_lock_release(pair.one, NULL, &err));
 	check_int(stats_of(pair.first).commands, ==, commands);
 	expect(0, lk_lock_release(pair.one, NULL, &err));
-	close_pair(&pair);
-}
-
-static void test_owners_with_names(void **state)
-{
-	(void)state;
-	struct pair pair = open_pair();
-	lk_acquire_options job = LK_ACQUIRE_OPTIONS_INIT;
-	lk_release_options back = LK_RELEASE_OPTIONS_INIT;
-	job.owner = back.owner = "job 7";
-	expect(0, lk_lock_acquire(pair.one, -1, &job, &err));
-	expect(0, lk_lock_acquire(pair.one, -1, &job, &err));
-	expect(LK_EBUSY, lk_lock_acquire(pair.one, 0, NULL, &err));
-	expect(LK_ENOTOWNER, lk_lock_release(pair.one, NULL, &err));
-	expect(2, lk_lock_hold_count(pair.one, "job 7", &err));
-	expect(0, lk_lock_extend(pair.one, slow_ms(60000), extend_by("job 7"), &err));
-	check_int(remaining(pair.one, "job 7"), >, slow_ms(60000) * 9 / 10);
-	expect(0, lk_lock_release(pair.one, &back, &err));
-	expect(0, lk_lock_release(pair.one, &back, &err));
-	close_pair(&pair);
-}
-
-static void test_exported_field_is_released_elsewhere(void **state)
-{
-	(void)state;
-	struct pair pair = open_pair();
-	char field[LK_FIELD_SIZE];
-	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
-	expect(0, lk_lock_export(pair.one, NULL, field, sizeof(field), &err));
-	expect(1, is_held_by(pair.two, field, &err));
-	expect(0, lk_lock_release(pair.two, release_of(field), &err));
-	expect(LK_ENOTOWNER, lk_lock_release(pair.two, release_of(field), &err));
-	expect(LK_ELOST, lk_lock_release(pair.one, NULL, &err));
 	close_pair(&pair);
 }
 
@@ -169,30 +113,6 @@ static void test_names_of_other_slots_are_refused(void **state)
 	close_client(client);
 }
 
-static void release_at_once(size_t index, void *argument)
-{
-	struct pair *pair = argument;
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	lk_lock *lock = index % 2 ? pair->one : pair->two;
-	options.no_wait = 1;
-	for (int i = 0; i < 50; i++) {
-		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-		check_int(pair->served++, ==, 0);
-		pair->served--;
-		expect(0, lk_lock_release(lock, &options, &err));
-	}
-}
-
-static void test_release_not_waited_for(void **state)
-{
-	(void)state;
-	struct pair pair = open_pair();
-	struct threads threads;
-	threads_start(&threads, 6, release_at_once, &pair);
-	threads_join(&threads, 30000);
-	close_pair(&pair);
-}
-
 #define HEIRS 3
 #define HEIR_LEASE_MS 60000
 
@@ -240,14 +160,10 @@ static void test_an_inherited_place_has_the_lease_of_its_new_owner(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		api_test(test_acquires_and_releases),
 		api_test(test_reentry_costs_no_command),
-		api_test(test_owners_with_names),
-		api_test(test_exported_field_is_released_elsewhere),
 		api_test(test_excludes_the_reentrant_lock),
 		api_test(test_other_types_are_refused),
 		api_test(test_names_of_other_slots_are_refused),
-		api_test(test_release_not_waited_for),
 		api_test(test_an_inherited_place_has_the_lease_of_its_new_owner),
 	};
 	return cmocka_run_group_tests_name("fair lock", tests, start_server, stop_server);

@@ -205,50 +205,6 @@ struct crowd {
 	uint64_t tokens[THREADS * ROUNDS]; /* in the order of the grants: guarded by the lock */
 };
 
-static void crowd_member(size_t index, void *argument)
-{
-	struct crowd *crowd = argument;
-	lk_lock *lock = new_fenced(crowd->clients[index % 2], crowd->share_java);
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	for (int i = 0; i < ROUNDS; i++) {
-		options.lease_ms = i % 3 ? 0 : slow_ms(20000);
-		expect(0, lk_lock_acquire(lock, slow_ms(20000), &options, &err));
-		check_int(crowd->inside++, ==, 0);
-		crowd->tokens[crowd->count++] = token_of(lock);
-		crowd->inside--;
-		expect(0, lk_lock_release(lock, NULL, &err));
-	}
-	lk_lock_free(lock);
-}
-
-static void crowd_run(int share_java)
-{
-	struct crowd crowd = {{open_client(), open_client()}, share_java, 0, 0, {0}};
-	struct threads threads;
-	threads_start(&threads, THREADS, crowd_member, &crowd);
-	threads_join(&threads, 60000);
-	check_int(crowd.count, ==, THREADS * ROUNDS);
-	for (size_t i = 1; i < crowd.count; i++)
-		check(crowd.tokens[i] > crowd.tokens[i - 1]);
-	/* Inside a client it is handed on, but never in memory alone. */
-	check_int(stats_of(crowd.clients[0]).handovers, ==, 0);
-	close_client(crowd.clients[0]);
-	close_client(crowd.clients[1]);
-	forget_tokens();
-}
-
-static void test_tokens_rise_in_the_order_of_the_grants(void **state)
-{
-	(void)state;
-	crowd_run(0);
-}
-
-static void test_tokens_rise_with_redissons_counter_too(void **state)
-{
-	(void)state;
-	crowd_run(1);
-}
-
 static void test_javas_counter_goes_on_above_ours(void **state)
 {
 	(void)state;
@@ -411,8 +367,6 @@ int main(void)
 		api_test(test_each_hold_has_the_token_of_its_grant),
 		api_test(test_who_joins_the_owner_is_told_its_token),
 		api_test(test_a_notice_tells_the_token),
-		api_test(test_tokens_rise_in_the_order_of_the_grants),
-		api_test(test_tokens_rise_with_redissons_counter_too),
 		api_test(test_javas_counter_goes_on_above_ours),
 		api_test(test_a_resource_accepts_the_newest),
 		api_test(test_a_resource_is_written_by_the_newest),

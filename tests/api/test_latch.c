@@ -137,72 +137,6 @@ static void test_removed_or_set_behind_our_back(void **state)
 	close_client(client);
 }
 
-static void count_down_body(size_t index, void *argument)
-{
-	lk_error error;
-	(void)index;
-	for (int i = 0; i < 50; i++)
-		expect(0, lk_latch_count_down(argument, 1, NULL, &error));
-}
-
-/* Each change deletes the record of one before it, whichever thread has made that. */
-static void test_threads_leave_one_record_each(void **state)
-{
-	(void)state;
-	enum { THREADS = 8 };
-	lk_client *client = open_client();
-	lk_latch *latch = new_latch(client, "records");
-	struct threads threads;
-	expect(1, lk_latch_try_set(latch, THREADS * 50, &err));
-	threads_start(&threads, THREADS, count_down_body, latch);
-	threads_join(&threads, 20000);
-	check_int(redis_integer(&server, "EVAL %s 0",
-				"return #redis.call('KEYS', 'lockkeeper_sc:{records}:*')"),
-		  <=, THREADS);
-	lk_latch_free(latch);
-	close_client(client);
-}
-
-static void closed_body(size_t index, void *argument)
-{
-	(void)index;
-	expect(LK_ECLOSED, lk_latch_await(argument, -1, NULL, &err));
-}
-
-static void test_close_wakes_its_waiters(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_latch *latch = new_latch(client, "gate");
-	struct threads threads;
-	expect(1, lk_latch_try_set(latch, 1, &err));
-	threads_start(&threads, 3, closed_body, latch);
-	wait_until(stats_of(client).waiting == 3, 5000);
-	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-	threads_join(&threads, 10000);
-	redis_do(&server, "DEL gate");
-	lk_latch_free(latch);
-	lk_client_free(client);
-}
-
-static void test_cancel_and_close(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_latch *latch = new_latch(client, "gate");
-	lk_cancel *cancel = NULL;
-	expect(0, lk_cancel_new(&cancel, &err));
-	expect(1, lk_latch_try_set(latch, 1, &err));
-	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_latch_await(latch, -1, cancel, &err));
-	lk_cancel_free(cancel);
-	expect(1, lk_latch_delete(latch, &err));
-	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-	expect(LK_ECLOSED, lk_latch_await(latch, -1, NULL, &err));
-	lk_latch_free(latch);
-	lk_client_free(client);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,9 +144,6 @@ int main(void)
 		counter_test(test_bad_input),
 		counter_test(test_one_look_serves_all),
 		counter_test(test_removed_or_set_behind_our_back),
-		counter_test(test_threads_leave_one_record_each),
-		counter_test(test_cancel_and_close),
-		counter_test(test_close_wakes_its_waiters),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -41,29 +41,6 @@ static void test_each_grant_has_a_new_number(void **state)
 	close_client(client);
 }
 
-static void test_another_client_excludes(void **state)
-{
-	(void)state;
-	lk_client *first = open_client(), *second = open_client();
-	lk_lock *ours = new_lock(first, "shared"), *theirs = new_lock(second, "shared");
-	check(strcmp(lk_client_id(first), lk_client_id(second)) != 0);
-	expect(0, lk_lock_acquire(ours, -1, NULL, &err));
-	expect(LK_EBUSY, lk_lock_acquire(theirs, 0, NULL, &err));
-	expect(LK_EBUSY, lk_lock_acquire(theirs, 0, NULL, &err));
-	int64_t start_ms = now_ms();
-	expect(LK_ETIMEDOUT, lk_lock_acquire(theirs, slow_ms(200), NULL, &err));
-	check_int(now_ms() - start_ms, >=, slow_ms(200));
-	expect(LK_ENOTOWNER, lk_lock_release(theirs, NULL, &err));
-	check_int(redis_integer(&server, "EXISTS shared"), ==, 1);
-	expect(0, lk_lock_release(ours, NULL, &err));
-	expect(0, lk_lock_acquire(theirs, 5000, NULL, &err));
-	expect(0, lk_lock_release(theirs, NULL, &err));
-	lk_lock_free(ours);
-	lk_lock_free(theirs);
-	close_client(first);
-	close_client(second);
-}
-
 static void try_and_release(size_t index, void *argument)
 {
 	lk_lock *lock = argument;
@@ -134,45 +111,6 @@ static void test_last_release_frees_whatever_count_redis_shows(void **state)
 	close_client(client);
 }
 
-static void test_reentry_never_shortens_a_lease(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "lease");
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = 60000;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	options.lease_ms = 20000;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	check_int(remaining(lock, NULL), >, 40000);
-	check_int(redis_integer(&server, "PTTL lease"), >, 40000);
-	expect(0, lk_lock_release(lock, NULL, &err));
-	check_int(remaining(lock, NULL), >, 40000);
-	check_int(redis_integer(&server, "PTTL lease"), >, 40000);
-	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
-}
-
-static void test_reentry_with_a_longer_lease_gets_it(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "longer");
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = 20000;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	options.lease_ms = 60000;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	wait_until(remaining(lock, NULL) > 40000, 2000); /* the watchdog sees to it at once */
-	check_int(remaining(lock, NULL), <=, 60000);
-	check_int(redis_integer(&server, "PTTL longer"), >, 40000);
-	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
-}
-
 static void release_for_job(size_t index, void *argument)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
@@ -216,39 +154,6 @@ struct twice {
 	lk_client *client;
 	lk_lock *lock;
 };
-
-static void acquire_for_job(size_t index, void *argument)
-{
-	struct twice *twice = argument;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	wait_until(stats_of(twice->client).waiting == index, 5000);
-	options.owner = "job";
-	expect(0, lk_lock_acquire(twice->lock, -1, &options, &err));
-}
-
-/* One name waits in two threads: the second grant is a re-entry of the first. */
-static void test_a_named_owner_waits_twice(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "name-twice");
-	lk_release_options job = {.struct_size = sizeof(job), .owner = "job"};
-	struct twice twice = {.client = client, .lock = lock};
-	struct threads threads;
-	stranger_takes("name-twice", slow_ms(60000));
-	threads_start(&threads, 2, acquire_for_job, &twice);
-	wait_until(stats_of(client).waiting == 2, 5000);
-	stranger_releases("name-twice");
-	threads_join(&threads, 10000);
-	expect(2, lk_lock_hold_count(lock, "job", &err));
-	check_int(stats_of(client).wire_grants, ==, 1);
-	expect(0, lk_lock_release(lock, &job, &err));
-	check_int(redis_integer(&server, "EXISTS name-twice"), ==, 1);
-	expect(0, lk_lock_release(lock, &job, &err));
-	check_int(redis_integer(&server, "EXISTS name-twice"), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
-}
 
 static void test_two_handles_are_one_lock(void **state)
 {
@@ -318,68 +223,6 @@ struct named {
 	_Atomic int given_up; /* releases under that name that succeeded */
 };
 
-static void give_up(struct named *named)
-{
-	lk_release_options release = {.struct_size = sizeof(release), .owner = "second"};
-	int code = lk_lock_release(named->lock, &release, &err);
-	check(code == 0 || code == LK_ENOTOWNER);
-	named->given_up += code == 0;
-}
-
-static void take_and_give_up(size_t index, void *argument)
-{
-	struct named *named = argument;
-	lk_acquire_options second = {.struct_size = sizeof(second), .owner = "second"};
-	(void)index;
-	expect(0, lk_lock_acquire(named->lock, -1, &second, &err));
-	give_up(named);
-}
-
-/* Handed over in memory, and released by another thread under the same name before the thread that
- * waited has woken up. */
-static void test_given_up_before_its_acquire_has_returned(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	struct named named = {.lock = new_lock(client, "named")};
-	lk_acquire_options first = {.struct_size = sizeof(first), .owner = "first"};
-	lk_release_options release = {.struct_size = sizeof(release), .owner = "first"};
-	for (int round = 0; round < 300; round++) {
-		struct threads thread;
-		expect(0, lk_lock_acquire(named.lock, -1, &first, &err));
-		named.given_up = 0;
-		threads_start(&thread, 1, take_and_give_up, &named);
-		wait_until(stats_of(client).waiting == 1, 5000);
-		expect(0, lk_lock_release(named.lock, &release, &err));
-		give_up(&named);
-		threads_join(&thread, 20000);
-		check_int(named.given_up, ==, 1);
-	}
-	check_int(stats_of(client).held, ==, 0);
-	lk_lock_free(named.lock);
-	close_client(client);
-}
-
-static void test_a_loss_does_not_touch_the_next_owner(void **state)
-{
-	(void)state;
-	lk_client *first = open_client(), *second = open_client();
-	lk_lock *ours = new_lock(first, "over"), *theirs = new_lock(second, "over");
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = slow_ms(150);
-	expect(0, lk_lock_acquire(ours, -1, &options, &err));
-	expect(0, lk_lock_acquire(theirs, slow_ms(5000), NULL, &err));
-	expect(0, lk_lock_is_held(ours, NULL, &err));
-	expect(LK_ELOST, lk_lock_release(ours, NULL, &err));
-	expect(1, lk_lock_is_held(theirs, NULL, &err));
-	check_int(redis_integer(&server, "EXISTS over"), ==, 1);
-	expect(0, lk_lock_release(theirs, NULL, &err));
-	lk_lock_free(ours);
-	lk_lock_free(theirs);
-	close_client(first);
-	close_client(second);
-}
-
 static void test_extend(void **state)
 {
 	(void)state;
@@ -398,20 +241,6 @@ static void test_extend(void **state)
 	expect(LK_ENOTOWNER, lk_lock_extend(lock, 90000, extend_by("nobody"), &err));
 	check_int(redis_integer(&server, "PTTL extend"), <=, 60000);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
-}
-
-static void test_extend_finds_a_loss(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "gone");
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	redis_do(&server, "DEL gone");
-	expect(LK_ELOST, lk_lock_extend(lock, 60000, NULL, &err));
-	check_int(redis_integer(&server, "EXISTS gone"), ==, 0);
-	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -681,40 +510,6 @@ static void test_wrong_type_is_left_alone(void **state)
 	close_client(client);
 }
 
-static void test_many_pairs_on_fresh_names(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	for (int i = 0; i < 10000; i++) {
-		char name[32];
-		snprintf(name, sizeof(name), "fresh-%d", i);
-		lk_lock *lock = new_lock(client, name);
-		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-		expect(0, lk_lock_release(lock, NULL, &err));
-		lk_lock_free(lock);
-	}
-	check_int(stats_of(client).wire_grants, ==, 10000);
-	close_client(client);
-}
-
-static void test_release_not_waited_for(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "nowait");
-	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	options.no_wait = 1;
-	for (int i = 0; i < 2000; i++) {
-		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-		expect(0, lk_lock_release(lock, &options, &err));
-		expect(0, lk_lock_is_held(lock, NULL, &err));
-		expect(LK_ENOTOWNER, lk_lock_release(lock, &options, &err));
-	}
-	wait_until(redis_integer(&server, "EXISTS nowait") == 0, 2000);
-	lk_lock_free(lock);
-	close_client(client);
-}
-
 /* The connection is cut and cannot be made anew: the hold is given up, and the answer says so. */
 static void test_release_without_a_descriptor(void **state)
 {
@@ -744,20 +539,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_acquire_and_release_on_the_wire),
 		api_test(test_each_grant_has_a_new_number),
-		api_test(test_another_client_excludes),
 		api_test(test_another_thread_is_another_owner),
 		api_test(test_reentry_counts),
 		api_test(test_last_release_frees_whatever_count_redis_shows),
-		api_test(test_reentry_never_shortens_a_lease),
-		api_test(test_reentry_with_a_longer_lease_gets_it),
 		api_test(test_named_owners_move_between_threads),
-		api_test(test_a_named_owner_waits_twice),
-		api_test(test_given_up_before_its_acquire_has_returned),
 		api_test(test_two_handles_are_one_lock),
 		api_test(test_force_release_is_a_loss),
-		api_test(test_a_loss_does_not_touch_the_next_owner),
 		api_test(test_extend),
-		api_test(test_extend_finds_a_loss),
 		api_test(test_a_hold_goes_on_in_another_client),
 		api_test(test_exported_field_works_elsewhere),
 		api_test(test_queries),
@@ -766,8 +554,6 @@ int main(void)
 		api_test(test_names_are_any_bytes),
 		api_test(test_channel_is_redissons),
 		api_test(test_wrong_type_is_left_alone),
-		api_test(test_many_pairs_on_fresh_names),
-		api_test(test_release_not_waited_for),
 		api_test(test_release_without_a_descriptor),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

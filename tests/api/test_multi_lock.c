@@ -31,7 +31,6 @@ static void close_set(struct set *set)
 }
 
 static const char *const abc[] = {"a", "b", "c"};
-static const char *const cba[] = {"c", "b", "a"};
 
 static long long scripts(void)
 {
@@ -87,32 +86,6 @@ static void test_a_part_held_already_is_counted(void **state)
 	close_set(&set);
 }
 
-static void take_in_turn(size_t index, void *argument)
-{
-	struct set *sets = argument;
-	static _Atomic int inside;
-	for (int i = 0; i < 40; i++) {
-		if (expect(0, lk_lock_acquire(sets[index % 2].all, slow_ms(30000), NULL, &err)) < 0)
-			return;
-		check_int(atomic_fetch_add(&inside, 1), ==, 0);
-		atomic_fetch_sub(&inside, 1);
-		expect(0, lk_lock_release(sets[index % 2].all, NULL, &err));
-	}
-}
-
-static void test_opposite_orders_do_not_deadlock(void **state)
-{
-	(void)state;
-	struct set sets[2];
-	struct threads threads;
-	open_set(&sets[0], open_client(), abc);
-	open_set(&sets[1], open_client(), cba);
-	threads_start(&threads, 4, take_in_turn, sets);
-	threads_join(&threads, 60000);
-	close_set(&sets[0]);
-	close_set(&sets[1]);
-}
-
 static void test_a_lost_part_is_reported(void **state)
 {
 	(void)state;
@@ -136,27 +109,6 @@ static void test_a_lost_part_is_reported(void **state)
 	close_set(&set);
 }
 
-static void test_a_lease_and_its_extension(void **state)
-{
-	(void)state;
-	struct set set;
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = 20000;
-	options.owner = "job";
-	open_set(&set, open_client(), abc);
-	expect(0, lk_lock_acquire(set.all, -1, &options, &err));
-	expect(0, lk_lock_extend(set.all, 50000, extend_by("job"), &err));
-	check_int(remaining(set.all, "job"), >, 40000);
-	for (size_t i = 0; i < FEW; i++)
-		check_int(redis_integer(&server, "PTTL %s", abc[i]), >, 40000);
-	expect(1, lk_lock_force_release(set.all, &err));
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	release.owner = "job";
-	expect(LK_ELOST, lk_lock_release(set.all, &release, &err));
-	close_set(&set);
-}
-
 static void test_two_servers(void **state)
 {
 	(void)state;
@@ -177,57 +129,6 @@ static void test_two_servers(void **state)
 	expect(LK_ETIMEDOUT, lk_lock_acquire(all, slow_ms(200), NULL, &err));
 	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
 	redis_do(&other_server, "DEL x");
-	lk_lock_free(all);
-	lk_lock_free(part[0]);
-	lk_lock_free(part[1]);
-	close_client(here);
-	close_client(there);
-}
-
-static void acquire_over_close(size_t index, void *argument)
-{
-	(void)index;
-	/* What a server has granted meanwhile is given back, or just being so. */
-	int code = lk_lock_acquire(argument, slow_ms(20000), NULL, &err);
-	check(code == LK_ECLOSED || code == LK_EMAYBEHELD);
-}
-
-static void close_meanwhile(size_t index, void *argument)
-{
-	(void)index;
-	expect(0, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
-}
-
-/* The locks' acquire is on its way to a server that is silent; then the client is closed. */
-static void close_over_a_try(lk_client *client, lk_lock *all, struct server *silent,
-			     int64_t silence_ms)
-{
-	struct threads caller, closer;
-	server_pause(silent);
-	uint64_t sent = stats_of(client).commands;
-	threads_start(&caller, 1, acquire_over_close, all);
-	wait_until(stats_of(client).commands > sent, 5000);
-	threads_start(&closer, 1, close_meanwhile, client);
-	wait_until(lk_lock_acquire(all, 0, NULL, NULL) == LK_ECLOSED, 5000);
-	sleep_ms(silence_ms);
-	server_resume(silent);
-	threads_join(&closer, 10000);
-	threads_join(&caller, 10000);
-}
-
-/* The one that is closed has granted already; the other is still asked. */
-static void test_closing_one_of_two_clients(void **state)
-{
-	(void)state;
-	lk_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
-	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
-	lk_lock *all;
-	expect(0, lk_multi_lock_new(&all, part, 2, &err));
-	expect(0, lk_lock_acquire(all, -1, NULL, &err));
-	expect(0, lk_lock_release(all, NULL, &err));
-	close_over_a_try(here, all, &other_server, 500);
-	check_int(redis_integer(&server, "EXISTS x"), ==, 0);
-	check_int(redis_integer(&other_server, "EXISTS x"), ==, 0);
 	lk_lock_free(all);
 	lk_lock_free(part[0]);
 	lk_lock_free(part[1]);
@@ -448,11 +349,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_one_script_takes_and_one_frees),
 		api_test(test_a_part_held_already_is_counted),
-		api_test(test_opposite_orders_do_not_deadlock),
 		api_test(test_a_lost_part_is_reported),
-		api_test(test_a_lease_and_its_extension),
 		api_test(test_two_servers),
-		api_test(test_closing_one_of_two_clients),
 		api_test(test_a_wait_without_limit_ends_with_its_server),
 		api_test(test_a_cancel_ends_a_call_that_connects),
 		api_test(test_a_connecting_call_delays_nobody),

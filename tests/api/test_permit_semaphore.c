@@ -481,41 +481,6 @@ static void test_each_has_the_lease_it_asked_for(void **state)
 	take_after_another(3600000, slow_ms(5000));
 }
 
-/* They are being given back when the call returns, and are when the client is closed. */
-static void late_body(size_t index, void *argument)
-{
-	lk_permit ids[2];
-	(void)index;
-	memset(ids, 0, sizeof(ids));
-	expect(LK_EMAYBEHELD, lk_permit_semaphore_acquire(argument, 2, ids, -1, NULL, &err));
-	check(!ids[0].id[0] && !ids[1].id[0]);
-}
-
-static void test_a_grant_while_closing_is_released(void **state)
-{
-	(void)state;
-	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(3000));
-	lk_client *other = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool"), *same = new_permits(other, "pool");
-	struct threads threads;
-	lk_permit id[1];
-	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
-	expect(0, lk_permit_semaphore_acquire(pool, 1, id, -1, NULL, &err));
-	expect(0, lk_permit_semaphore_release(pool, id, 1, &err));
-	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(500));
-	uint64_t commands = stats_of(client).commands;
-	threads_start(&threads, 1, late_body, pool);
-	wait_until(stats_of(client).commands > commands, 5000);
-	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-	threads_join(&threads, 10000);
-	check_counts(same, 2, 0);
-	expect(1, lk_permit_semaphore_delete(same, &err));
-	lk_permit_semaphore_free(pool);
-	lk_permit_semaphore_free(same);
-	lk_client_free(client);
-	close_client(other);
-}
-
 #define TURNS 100
 #define SLOTS 3
 
@@ -559,40 +524,6 @@ static void test_never_more_out_than_there_are(void **state)
 	lk_permit_semaphore_free(pool);
 	close_client(crowd.clients[0]);
 	close_client(crowd.clients[1]);
-}
-
-/* Callers who leave early, at whatever moment, leave no permit behind. */
-static void hasty_body(size_t index, void *argument)
-{
-	lk_permit_semaphore *pool = argument;
-	lk_permit ids[2];
-	for (int turn = 0; turn < 100; turn++) {
-		int64_t count = 1 + (int64_t)(index + (size_t)turn) % 2;
-		int rc = lk_permit_semaphore_acquire(pool, count, ids, turn % 3, NULL, &err);
-		if (rc == 0)
-			expect(0, lk_permit_semaphore_release(pool, ids, count, &err));
-		/* Unreachable: the server has not said anything by then. */
-		else if (rc != LK_ETIMEDOUT && rc != LK_EBUSY && rc != LK_EMAYBEHELD &&
-			 rc != LK_EUNREACHABLE)
-			check_fail(__FILE__, __LINE__, "%s", err.message);
-	}
-}
-
-static void test_leaving_early_keeps_no_permit(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "hasty");
-	struct threads threads;
-	int64_t used = -1;
-	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
-	threads_start(&threads, 6, hasty_body, pool);
-	threads_join(&threads, 60000);
-	wait_until(lk_permit_semaphore_count(pool, NULL, &used, NULL) == 0 && used == 0, 5000);
-	check_counts(pool, 2, 0);
-	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static lk_permit_semaphore *new_permits_of(lk_client *client, const char *name, int64_t count)
@@ -682,9 +613,7 @@ int main(void)
 		counter_test(test_several_stay_when_one_is_unknown),
 		counter_test(test_bad_input),
 		counter_test(test_each_has_the_lease_it_asked_for),
-		counter_test(test_a_grant_while_closing_is_released),
 		counter_test(test_never_more_out_than_there_are),
-		counter_test(test_leaving_early_keeps_no_permit),
 		counter_test(test_the_number_is_said_for_good),
 		counter_test(test_a_waiter_sets_a_lost_number),
 	};

@@ -64,22 +64,6 @@ static void test_a_waiter_is_served(void **state)
 	close_queue(0);
 }
 
-static void test_another_process_makes_way(void **state)
-{
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "others");
-	stranger_takes("others", 3600000);
-	uint64_t id = begin_acquire(lock, "task", -1, 0);
-	wait_until(redis_integer(&server, "PUBLISH redisson_lock__channel:{others} 1") == 1, 5000);
-	check(!queue_is_readable());
-	stranger_releases("others");
-	completed(id, 0);
-	release(lock, "task");
-	lk_lock_free(lock);
-	close_queue(0);
-}
-
 /* Threads and tasks stand in one wait queue. */
 static void wait_in_thread(size_t index, void *argument)
 {
@@ -115,54 +99,6 @@ static void test_blocking_and_asynchronous_callers_in_one_wait_queue(void **stat
 			  &(lk_acquire_options){sizeof(lk_acquire_options), .owner = "blocking"},
 			  &err));
 	release(lock, "blocking"); /* and the other way round */
-	lk_lock_free(lock);
-	close_queue(0);
-}
-
-static void test_re_entry(void **state)
-{
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "again");
-	acquire(lock, "task");
-	uint64_t commands = stats_of(client).commands;
-	acquire(lock, "task");
-	check_int(stats_of(client).commands, ==, commands);
-	check_int(lk_lock_hold_count(lock, "task", &err), ==, 2);
-	release(lock, "task");
-	completed(begin_acquire(lock, "other", 0, 0), LK_EBUSY);
-	release(lock, "task");
-	lk_lock_free(lock);
-	close_queue(0);
-}
-
-/* A release that does not wait for the completion of its acquire: it comes too early, or at once
- * after the grant, before the request that waited has been resumed. */
-static void test_a_release_that_does_not_wait(void **state)
-{
-	int early = 0;
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "hasty");
-	for (int round = 0; round < 200; round++) {
-		acquire(lock, "first");
-		uint64_t waits = begin_acquire(lock, "second", -1, 0);
-		begin_release(lock, "first");
-		uint64_t hasty = begin_release(lock, "second");
-		bool given_up = false;
-		for (int i = 0; i < 3; i++) {
-			lk_completion got = next_completion();
-			given_up |= got.id == hasty && got.error.code == 0;
-			check(got.error.code == 0 ||
-			      (got.id == hasty && got.error.code == LK_ENOTOWNER));
-			check(got.id != waits || got.field[0]);
-		}
-		early += !given_up;
-		check_int(lk_lock_is_held(lock, "second", &err), ==, !given_up);
-		if (!given_up)
-			release(lock, "second");
-	}
-	print_message("%d of 200 came too early\n", early);
 	lk_lock_free(lock);
 	close_queue(0);
 }
@@ -204,38 +140,6 @@ static void test_a_thousand_in_flight(void **state)
 	check_int(stats_of(client).connects, <=, 3);
 	for (size_t i = 0; i < NAMES; i++)
 		lk_lock_free(locks[i]);
-	close_queue(0);
-}
-
-/* One name, many owners: one at a time, and each once. */
-static void test_one_at_a_time(void **state)
-{
-	enum { OWNERS = 200 };
-	char owner[32];
-	int served[OWNERS] = {0}, holder = -1, left = OWNERS;
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "one");
-	for (uint64_t i = 0; i < OWNERS; i++) {
-		snprintf(owner, sizeof(owner), "owner-%d", (int)i);
-		begin_acquire(lock, owner, -1, i);
-	}
-	while (left > 0) {
-		lk_completion got = next_completion();
-		check_int(got.error.code, ==, 0);
-		if (got.operation == LK_OP_RELEASE) {
-			left--;
-			continue;
-		}
-		holder = (int)got.tag;
-		check_int(++served[holder], ==, 1);
-		snprintf(owner, sizeof(owner), "owner-%d", holder);
-		check_int(lk_lock_is_held(lock, owner, &err), ==, 1);
-		check_int(stats_of(client).held, ==, 1);
-		check(redis_integer(&server, "HEXISTS one %s", got.field) == 1);
-		begin_release(lock, owner);
-	}
-	lk_lock_free(lock);
 	close_queue(0);
 }
 
@@ -403,37 +307,6 @@ static void test_cancel(void **state)
 	close_queue(0);
 }
 
-/* Cancelled at some moment: what the completion says is what is in Redis. */
-static void test_a_cancel_that_lost_the_race(void **state)
-{
-	int cancelled = 0, acquired = 0;
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "race");
-	for (int i = 0; i < 400; i++) {
-		uint64_t id = begin_acquire(lock, "task", -1, 0);
-		for (int spin = 0; spin < i * 20; spin++)
-			__asm__ volatile("" ::: "memory");
-		int asked = lk_queue_cancel(queue, id, &err);
-		lk_completion got = next_completion();
-		check_int(got.id, ==, id);
-		if (got.error.code == 0) {
-			acquired++;
-			check_int(lk_lock_is_held(lock, "task", &err), ==, 1);
-			release(lock, "task");
-		} else {
-			cancelled++;
-			check_int(asked, ==, 1);
-			check_int(got.error.code, ==, LK_ECANCELLED);
-			check_int(lk_lock_is_held(lock, "task", &err), ==, 0);
-		}
-	}
-	wait_until(redis_integer(&server, "EXISTS race") == 0, 5000);
-	print_message("%d cancelled, %d acquired\n", cancelled, acquired);
-	lk_lock_free(lock);
-	close_queue(0);
-}
-
 /* ---- what is refused ---- */
 
 static void refuses_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options)
@@ -551,18 +424,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(test_every_kind),
 		api_test(test_a_waiter_is_served),
-		api_test(test_another_process_makes_way),
 		api_test(test_blocking_and_asynchronous_callers_in_one_wait_queue),
-		api_test(test_re_entry),
-		api_test(test_a_release_that_does_not_wait),
 		api_test(test_a_thousand_in_flight),
-		api_test(test_one_at_a_time),
 		api_test(test_queues_are_shared_by_threads),
 		api_test(test_two_clients_on_one_queue),
 		api_test(test_descriptor_tells_of_completions),
 		api_test(test_a_full_queue_refuses),
 		api_test(test_cancel),
-		api_test(test_a_cancel_that_lost_the_race),
 		api_test(test_bad_input),
 		api_test(test_releases_and_extensions_are_not_cancelled),
 		api_test(test_fork),

@@ -29,16 +29,6 @@ static void close_counters(size_t left)
 	redis_do(&server, "DEL pool gate slots");
 }
 
-static void set_pool(int64_t permits)
-{
-	uint64_t id = 0;
-	expect(0,
-	       lk_queue_start(queue,
-			      request_of(TRY_SET, .semaphore = pool, .number = permits, .tag = 7),
-			      &id, &err));
-	completed(id, 0);
-}
-
 static void set_gate(int64_t count)
 {
 	uint64_t id = 0;
@@ -290,40 +280,6 @@ static void test_keys_of_other_types(void **state)
 
 /* ---- those who wait ---- */
 
-static void take_in_thread(size_t index, void *argument)
-{
-	(void)index;
-	(void)argument;
-	expect(0, lk_semaphore_acquire(pool, 1, -1, NULL, &err));
-}
-
-/* The first waits until all of its permits are free, and nobody overtakes it. */
-static void test_first_come_first_served(void **state)
-{
-	struct threads thread;
-	(void)state;
-	needs_a_thread();
-	open_counters("");
-	set_pool(1);
-	uint64_t three = begin_take(3, -1, 0);
-	wait_until(stats_of(client).waiting == 1, 5000);
-	uint64_t one = begin_take(1, -1, 0);
-	wait_until(stats_of(client).waiting == 2, 5000);
-	threads_start(&thread, 1, take_in_thread, NULL);
-	wait_until(stats_of(client).waiting == 3, 5000);
-	check_int(lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 100, &err), ==, 0);
-	expect(0, lk_semaphore_release(pool, 2, NULL, &err));
-	completed(three, 0);
-	check(!queue_is_readable());
-	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
-	completed(one, 0);
-	check(!thread_done(&thread, 0));
-	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
-	threads_join(&thread, 20000);
-	check_int(free_permits(), ==, 0);
-	close_counters(0);
-}
-
 /* One request serves all who wait at a latch. */
 static void test_a_latch_opens_for_all(void **state)
 {
@@ -346,186 +302,6 @@ static void test_a_latch_opens_for_all(void **state)
 	}
 	check_int(stats_of(client).commands - commands, <, 20);
 	close_counters(0);
-}
-
-static void test_cancel(void **state)
-{
-	(void)state;
-	open_counters("");
-	set_gate(1);
-	set_pool(0);
-	uint64_t first = begin_take(2, -1, 0), second = begin_take(1, -1, 0);
-	uint64_t waits = begin_await(-1, 0), permit = begin_permit(-1, NULL);
-	wait_until(stats_of(client).waiting == 4, 5000);
-	expect(1, lk_queue_cancel(queue, second, &err));
-	completed(second, LK_ECANCELLED);
-	expect(0, lk_queue_cancel(queue, second, &err));
-	expect(1, lk_queue_cancel(queue, first, &err));
-	completed(first, LK_ECANCELLED);
-	expect(1, lk_queue_cancel(queue, waits, &err));
-	completed(waits, LK_ECANCELLED);
-	expect(1, lk_queue_cancel(queue, permit, &err));
-	completed(permit, LK_ECANCELLED);
-	server_pause(&server);
-	uint64_t change = begin_give(1);
-	expect(LK_EINVAL, lk_queue_cancel(queue, change, &err));
-	server_resume(&server);
-	completed(change, 0);
-	check_int(free_permits(), ==, 1);
-	close_counters(0);
-}
-
-/* Acquired or cancelled: the count agrees with what was said. */
-static void test_a_cancel_that_lost_the_race(void **state)
-{
-	int acquired = 0;
-	(void)state;
-	open_counters("");
-	set_pool(0);
-	for (int round = 0; round < 300; round++) {
-		bool got_it = false;
-		uint64_t id = begin_take(1, -1, 0);
-		if (round % 3)
-			wait_until(stats_of(client).waiting == 1, 5000);
-		uint64_t give = begin_give(1);
-		for (int64_t end = now_ns() + slow_ms(round) * 2000; now_ns() < end;)
-			continue;
-		lk_queue_cancel(queue, id, &err);
-		for (int both = 0; both < 2; both++) {
-			lk_completion got = next_completion();
-			check(got.id == give || got.id == id);
-			check(got.error.code == 0 ||
-			      (got.id == id && got.error.code == LK_ECANCELLED));
-			got_it |= got.id == id && got.error.code == 0;
-		}
-		acquired += got_it;
-		wait_until(free_permits() == !got_it, 5000);
-		if (!got_it)
-			completed(begin_take(1, -1, 0), 0);
-	}
-	print_message("%d of 300 were acquired\n", acquired);
-	close_counters(0);
-}
-
-/* ---- counts are conserved ---- */
-
-#define MANY 500
-
-/* Each change counts once, and leaves at most as many records as were in flight at once. */
-static void test_changes_in_flight_count_once(void **state)
-{
-	(void)state;
-	open_counters("");
-	for (int round = 0; round < 5; round++) {
-		for (int i = 0; i < MANY; i++)
-			starts(ADD, .semaphore = pool, .number = 3);
-		if (round > 2)
-			redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
-		for (int i = 0; i < MANY; i++)
-			check_int(next_completion().error.code, ==, 0);
-		check_int(free_permits(), ==, 3LL * MANY * (round + 1));
-		check_int(redis_integer(&server, "DBSIZE"), <=, 2 * MANY + 1);
-	}
-	close_counters(0);
-}
-
-/* Takes and gives through cut connections: in the end all permits are back. */
-static void test_connections_are_cut(void **state)
-{
-	enum { PERMITS = 10, TAKES = 2000 };
-	int64_t started = 0, open = 0, unknown = 0;
-	(void)state;
-	open_counters("");
-	set_pool(PERMITS);
-	while (started < TAKES || open > 0) {
-		for (; started < TAKES && open < 50; started++, open++) {
-			uint64_t permits = 1 + (uint64_t)started % 3;
-			begin_take((int64_t)permits, -1, permits);
-			if (started % 100 == 0)
-				redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
-		}
-		lk_completion got = next_completion();
-		open--;
-		if (got.operation == LK_OP_ACQUIRE && got.error.code == 0) {
-			begin_give((int64_t)got.tag);
-			open++;
-		} else if (got.operation == LK_OP_ACQUIRE) {
-			check_int(got.error.code, ==, LK_EMAYBEHELD);
-			unknown++;
-		} else {
-			check_int(got.error.code, ==, 0);
-		}
-	}
-	print_message("%d were uncertain\n", (int)unknown);
-	wait_until(free_permits() == PERMITS, 20000);
-	check_int(stats_of(client).disconnects, >, 0);
-	close_counters(0);
-}
-
-/* Some have their permits, some wait, some were just started. */
-static void close_in_flight(int how)
-{
-	enum { REQUESTS = 60, PERMITS = 20 };
-	int seen[REQUESTS] = {0}, acquired = 0;
-	open_counters("");
-	set_pool(PERMITS);
-	set_gate(5);
-	for (size_t i = 0; i < REQUESTS; i += 2) {
-		begin_take(1, i % 3 ? -1 : 60000, i);
-		begin_await(-1, i + 1);
-	}
-	int code = program_close(client, how, &err);
-	check(code == 0 || code == LK_EMAYBEHELD);
-	program_free(client);
-	for (size_t i = 0; i < REQUESTS; i++) {
-		lk_completion got = next_completion();
-		check_int(++seen[got.tag], ==, 1);
-		check(got.error.code == 0 || got.error.code == LK_ECLOSED ||
-		      (got.error.code == LK_EMAYBEHELD && got.operation == LK_OP_ACQUIRE));
-		acquired += got.operation == LK_OP_ACQUIRE && got.error.code == 0;
-	}
-	check_int(free_permits() + acquired, ==, PERMITS);
-	expect(LK_ECLOSED,
-	       lk_queue_start(queue, request_of(RELEASE, .semaphore = pool, .number = 1), NULL,
-			      &err));
-	expect(LK_ECLOSED,
-	       lk_queue_start(queue, request_of(AWAIT, .latch = gate, .wait_ms = -1), NULL, &err));
-	free_handles();
-	expect(0, lk_queue_free(queue, &err));
-	redis_do(&server, "DEL pool gate");
-}
-
-static void test_close_with_requests_in_flight(void **state)
-{
-	(void)state;
-	for (int round = 0; round < 20; round++)
-		close_in_flight(round % 2 ? LK_CLOSE_RELEASE : LK_CLOSE_IF_IDLE);
-}
-
-/* Permits that are granted as the client closes go back. */
-static void test_close_gives_permits_back(void **state)
-{
-	(void)state;
-	for (int round = 0; round < 20; round++) {
-		open_counters("");
-		set_slots(20);
-		for (int i = 0; i < 30; i++)
-			begin_permit(-1, NULL);
-		if (round % 2)
-			wait_until(stats_of(client).held == 20, 5000);
-		int code = program_close(client, LK_CLOSE_RELEASE, &err);
-		check(code == 0 || code == LK_EMAYBEHELD);
-		free_handles();
-		program_free(client);
-		for (int i = 0; i < 30; i++) {
-			code = next_completion().error.code;
-			check(code == LK_EMAYBEHELD || code == LK_ECLOSED);
-		}
-		expect(0, lk_queue_free(queue, &err));
-		check_int(redis_integer(&server, "GET slots"), ==, 20);
-		check_int(redis_integer(&server, "ZCARD {slots}:timeout"), ==, 0);
-		redis_do(&server, "DEL slots");
-	}
 }
 
 /* ---- permits between grant and take ---- */
@@ -579,62 +355,6 @@ static void test_a_permit_is_renewed_until_it_is_taken(void **state)
 	completed(begin_permit_release(got.field), LK_ELOST);
 	completed(begin_permit_release(got.field), LK_ENOTOWNER);
 	close_counters(0);
-}
-
-/* ---- servers that are silent, or not there ---- */
-
-static void test_a_silent_server(void **state)
-{
-	char options[64];
-	(void)state;
-	snprintf(options, sizeof(options), "command_timeout_ms=%lld", slow_ms(300));
-	open_counters(options);
-	set_pool(5);
-	set_gate(5);
-	int64_t begun_ms = now_ms();
-	server_pause(&server);
-	uint64_t give = begin_give(1), down = begin_down(1), take = begin_take(2, -1, 0);
-	uint64_t look = begin_await(0, 0), count = 0;
-	expect(0, lk_queue_start(queue, request_of(COUNT, .semaphore = pool), &count, &err));
-	check_int(now_ms() - begun_ms, <, slow_ms(250)); /* starts wait for nobody */
-	for (int i = 0; i < 4; i++) {
-		lk_completion got = next_completion();
-		bool changes = got.id == give || got.id == down;
-		check(changes || got.id == look || got.id == count);
-		check_int(got.error.code, ==, changes ? LK_EMAYBEHELD : LK_EUNREACHABLE);
-		check_int(now_ms() - begun_ms, <, slow_ms(2000));
-	}
-	/* the connection is lost now, and a new one is not made in time */
-	begun_ms = now_ms();
-	expect(0, lk_queue_start(queue, request_of(COUNT, .semaphore = pool), &count, &err));
-	completed(count, LK_EUNREACHABLE);
-	completed(begin_give(1), LK_EUNREACHABLE);
-	check_int(now_ms() - begun_ms, <, slow_ms(2000));
-	server_resume(&server);
-	lk_completion got = next_completion();
-	check_int(got.id, ==, take);
-	check(got.error.code == 0 || got.error.code == LK_EMAYBEHELD);
-	long long taken = got.error.code == 0 ? 2 : 0;
-	wait_until(free_permits() == 5 - taken || free_permits() == 6 - taken, 20000);
-	close_counters(0);
-}
-
-static void test_no_server(void **state)
-{
-	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
-	client = open_driven_at("unix:///nowhere/socket", "");
-	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
-	expect(0, lk_latch_new(&gate, client, "gate", LK_STRLEN, NULL, &err));
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
-	got = completed(begin_give(1), LK_EUNREACHABLE);
-	check(strstr(got.error.message, "nowhere/socket") != NULL);
-	completed(begin_take(1, -1, 0), LK_EUNREACHABLE);
-	completed(begin_await(-1, 0), LK_EUNREACHABLE);
-	completed(begin_permit_release("0123456789abcdef0123456789abcdef"), LK_EUNREACHABLE);
-	free_handles();
-	close_queue(0);
 }
 
 /* ---- handles, and bad input ---- */
@@ -742,27 +462,6 @@ static void test_the_number_is_said_for_good(void **state)
 	close_counters(0);
 }
 
-static void test_a_full_queue_refuses(void **state)
-{
-	lk_queue *small = NULL;
-	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
-	open_counters("");
-	expect(0, lk_queue_new(&small, 1, &err));
-	expect(0, lk_queue_start(small, request_of(RELEASE, .semaphore = pool, .number = 1), NULL,
-				 &err));
-	expect(LK_ELIMIT, lk_queue_start(small, request_of(RELEASE, .semaphore = pool, .number = 1),
-					 NULL, &err));
-	expect(LK_ELIMIT,
-	       lk_queue_start(small, request_of(ACQUIRE, .permit_semaphore = slots, .number = 1),
-			      NULL, &err));
-	expect(1, lk_queue_take(small, &got, 1, 20000, &err));
-	check_int(got.error.code, ==, 0);
-	check_int(free_permits(), ==, 1);
-	expect(0, lk_queue_free(small, &err));
-	close_counters(0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -770,22 +469,12 @@ int main(void)
 		counter_test(test_latches),
 		counter_test(test_permits),
 		counter_test(test_keys_of_other_types),
-		counter_test(test_first_come_first_served),
 		counter_test(test_a_latch_opens_for_all),
-		counter_test(test_cancel),
-		counter_test(test_a_cancel_that_lost_the_race),
-		counter_test(test_changes_in_flight_count_once),
-		counter_test(test_connections_are_cut),
-		counter_test(test_close_with_requests_in_flight),
-		counter_test(test_close_gives_permits_back),
 		counter_test(test_a_permit_taken_too_late),
 		counter_test(test_a_permit_is_renewed_until_it_is_taken),
-		counter_test(test_a_silent_server),
-		counter_test(test_no_server),
 		counter_test(test_handles_are_freed_first),
 		counter_test(test_bad_input),
 		counter_test(test_the_number_is_said_for_good),
-		counter_test(test_a_full_queue_refuses),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);
 }

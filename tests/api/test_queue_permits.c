@@ -172,28 +172,6 @@ static void test_the_ids_outlive_all(void **state)
 	check(memcmp(before, after, sizeof(before)) == 0);
 }
 
-/* Ours, another client's and one alone. */
-static void test_permits_of_two_clients(void **state)
-{
-	lk_permit ids[4];
-	(void)state;
-	open_slots(5, "");
-	lk_client *stranger = open_client();
-	lk_permit_semaphore *theirs = NULL;
-	expect(0, lk_permit_semaphore_new(&theirs, stranger, "slots", LK_STRLEN, NULL, &err));
-	expect(0, lk_permit_semaphore_acquire(theirs, 2, ids + 2, 0, NULL, &err));
-	take(ids, 2);
-	completed(begin_give(ids + 1, 2), 0);
-	check_int(in_use(), ==, 2);
-	completed(begin_give(ids + 3, 1), 0);
-	completed(begin_give(ids + 3, 1), LK_ENOTOWNER);
-	completed(begin_give(ids, 1), 0);
-	check_used(0);
-	lk_permit_semaphore_free(theirs);
-	drop_client(stranger);
-	close_slots(0);
-}
-
 /* What another took from the server, with its place among those that are free. */
 static void lose_one(const char *pop)
 {
@@ -248,219 +226,6 @@ static void test_one_is_lost(void **state)
 	completed(begin_give(ids, THREE), LK_ENOTOWNER);
 	check_used(0);
 	close_slots(0);
-}
-
-/* One lease ends while the answer is on its way. */
-static void test_one_ends_in_flight(void **state)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_permit ids[THREE];
-	(void)state;
-	open_slots(THREE, "command_timeout_ms=9000");
-	take(ids, 2);
-	options.lease_ms = slow_ms(500);
-	lk_completion got = completed(begin_take(1, -1, &options), 0);
-	ids_of(&got, ids + 2, 1);
-	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(800));
-	completed(begin_give(ids, THREE), LK_ELOST);
-	for (size_t i = 0; i < THREE; i++)
-		check_int(left_ms(&ids[i]), ==, LK_ENOTOWNER);
-	take(ids, THREE); /* what has expired comes back to who takes some */
-	completed(begin_give(ids, THREE), 0);
-	check_used(0);
-	close_slots(0);
-}
-
-/* ---- those who wait ---- */
-
-static void take_in_thread(size_t index, void *argument)
-{
-	(void)index;
-	expect(0, lk_permit_semaphore_acquire(slots, 1, argument, -1, NULL, &err));
-}
-
-/* The first waits until all of its permits are free, and nobody overtakes it. */
-static void test_first_come_first_served(void **state)
-{
-	struct threads thread;
-	lk_permit ids[THREE + 1];
-	(void)state;
-	needs_a_thread();
-	open_slots(THREE, "");
-	take(ids, 2);
-	uint64_t three = begin_take(THREE, -1, NULL);
-	wait_until(stats_of(client).waiting == 1, 5000);
-	threads_start(&thread, 1, take_in_thread, &ids[THREE]);
-	wait_until(stats_of(client).waiting == 2, 5000);
-	check_int(lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 100, &err), ==, 0);
-	expect(0, lk_permit_semaphore_release(slots, ids, 2, &err));
-	lk_completion got = completed(three, 0);
-	check(!thread_done(&thread, 0));
-	ids_of(&got, ids, THREE);
-	completed(begin_give(ids, THREE), 0);
-	threads_join(&thread, 20000);
-	completed(begin_give(&ids[THREE], 1), 0);
-	check_used(0);
-	close_slots(0);
-}
-
-static void test_cancel(void **state)
-{
-	lk_permit ids[THREE];
-	(void)state;
-	open_slots(THREE, "");
-	take(ids, 2);
-	uint64_t first = begin_take(THREE, -1, NULL), second = begin_take(2, -1, NULL);
-	wait_until(stats_of(client).waiting == 2, 5000);
-	expect(1, lk_queue_cancel(queue, second, &err));
-	completed(second, LK_ECANCELLED);
-	expect(1, lk_queue_cancel(queue, first, &err));
-	lk_completion got = completed(first, LK_ECANCELLED);
-	expect(LK_EINVAL, lk_completion_permits(&got, ids, THREE, &err));
-	server_pause(&server);
-	uint64_t give = begin_give(ids, 2);
-	expect(LK_EINVAL, lk_queue_cancel(queue, give, &err));
-	server_resume(&server);
-	completed(give, 0);
-	check_used(0);
-	close_slots(0);
-}
-
-/* Acquired or cancelled: Redis agrees with what was said. */
-static void test_a_cancel_that_lost_the_race(void **state)
-{
-	enum { ROUNDS = 200 };
-	lk_permit ids[THREE];
-	int acquired = 0;
-	(void)state;
-	open_slots(THREE, "");
-	take(ids, 2);
-	for (int round = 0; round < ROUNDS; round++) {
-		bool got_it = false;
-		uint64_t id = begin_take(THREE, -1, NULL);
-		if (round % 3)
-			wait_until(stats_of(client).waiting == 1, 5000);
-		uint64_t give = begin_give(ids, 2);
-		for (int64_t end = now_ns() + slow_ms(round) * 3000; now_ns() < end;)
-			continue;
-		lk_queue_cancel(queue, id, &err);
-		for (int both = 0; both < 2; both++) {
-			lk_completion got = next_completion();
-			check(got.id == give || got.id == id);
-			check(got.error.code == 0 ||
-			      (got.id == id && got.error.code == LK_ECANCELLED));
-			if (got.id == id && got.error.code == 0) {
-				got_it = true;
-				ids_of(&got, ids, THREE);
-			}
-		}
-		acquired += got_it;
-		will_be_free(got_it ? 0 : THREE);
-		if (got_it)
-			completed(begin_give(ids, THREE), 0);
-		take(ids, 2);
-	}
-	print_message("%d of %d were acquired\n", acquired, ROUNDS);
-	completed(begin_give(ids, 2), 0);
-	close_slots(0);
-}
-
-/* ---- permits are conserved ---- */
-
-#define TAKES 1500
-
-static lk_permit taken[TAKES][THREE];
-
-/* The next request of a take, which may have ended: whether there is one. */
-static bool goes_on(const lk_completion *got)
-{
-	lk_permit *permits = taken[got->tag];
-	int code = got->error.code;
-	bool acquire = got->operation == LK_OP_ACQUIRE;
-	if (acquire && code == 0)
-		ids_of(got, permits, THREE);
-	check(code == 0 || code == LK_EMAYBEHELD || code == LK_EUNREACHABLE);
-	if (acquire ? code != 0 : code != LK_EUNREACHABLE) /* else they are ours still */
-		return false;
-	starts(RELEASE, .permit_semaphore = slots, .permits = permits,
-	       .number = 1 + (int64_t)got->tag % THREE, .tag = got->tag);
-	return true;
-}
-
-/* Takes and gives through cut connections: in the end all permits are back. */
-static void test_connections_are_cut(void **state)
-{
-	enum { PERMITS = 12 };
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	int open = 0, failed = 0;
-	(void)state;
-	open_slots(PERMITS, "");
-	while (options.tag < TAKES || open > 0) {
-		for (; options.tag < TAKES && open < 40; options.tag++, open++) {
-			begin_take(1 + (int64_t)options.tag % THREE, -1, &options);
-			if (options.tag % 50 == 0)
-				redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
-		}
-		lk_completion got = next_completion();
-		failed += got.error.code != 0;
-		open -= !goes_on(&got);
-		check_int(in_use(), <=, PERMITS);
-	}
-	print_message("%d failed\n", failed);
-	will_be_free(PERMITS);
-	check_int(stats_of(client).held, ==, 0);
-	check_int(stats_of(client).disconnects, >, 0);
-	close_slots(0);
-}
-
-/* Some have their permits, some wait, some were just started, some go back: each completes once,
- * and nothing stays. */
-static void close_in_flight(int round)
-{
-	enum { REQUESTS = 40 };
-	int seen[REQUESTS + 1] = {0};
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_permit ids[4];
-	open_slots(20, "");
-	take(ids, 4);
-	for (options.tag = 0; options.tag < REQUESTS; options.tag++)
-		begin_take(1 + (int64_t)options.tag % THREE, -1, &options);
-	starts(RELEASE, .permit_semaphore = slots, .permits = ids, .number = 4, .tag = REQUESTS);
-	if (round % 2)
-		wait_until(stats_of(client).held > 15, 5000);
-	int code = program_close(client, LK_CLOSE_RELEASE, &err);
-	check(code == 0 || code == LK_EMAYBEHELD);
-	bool untold = code != 0;
-	program_free(client);
-	for (int i = 0; i <= REQUESTS; i++) {
-		lk_completion got = next_completion();
-		check_int(++seen[got.tag], ==, 1);
-		code = got.error.code;
-		check(code == LK_EMAYBEHELD || code == LK_ECLOSED ||
-		      (got.operation == LK_OP_RELEASE && (code == 0 || code == LK_ELOST)));
-		expect(LK_EINVAL, lk_completion_permits(&got, ids, 4, &err));
-	}
-	expect(0, lk_queue_take(queue, &(lk_completion)LK_COMPLETION_INIT, 1, 0, &err));
-	expect(LK_ECLOSED, lk_queue_start(queue,
-					  request_of(ACQUIRE, .permit_semaphore = slots,
-						     .number = 2, .wait_ms = -1),
-					  NULL, &err));
-	expect(LK_ECLOSED, lk_queue_start(queue,
-					  request_of(RELEASE, .permit_semaphore = slots,
-						     .permits = ids, .number = 2),
-					  NULL, &err));
-	lk_permit_semaphore_free(slots);
-	expect(0, lk_queue_free(queue, &err));
-	if (!untold)
-		check_used(0);
-	delete_slots();
-}
-
-static void test_close_in_flight(void **state)
-{
-	(void)state;
-	for (int round = 0; round < 20; round++)
-		close_in_flight(round);
 }
 
 /* ---- between grant and take ---- */
@@ -522,23 +287,6 @@ static void test_one_ended_before_all_were_taken(void **state)
 	one_ended_before("ZPOPMAX", options, 1);
 }
 
-static void test_renewed_until_they_are_taken(void **state)
-{
-	char options[64];
-	lk_permit ids[THREE];
-	(void)state;
-	snprintf(options, sizeof(options), "watchdog_ms=%lld", slow_ms(300));
-	open_slots(THREE, options);
-	uint64_t id = begin_take(THREE, -1, NULL);
-	wait_until(stats_of(client).renewals >= 4 * THREE, 20000);
-	lk_completion got = completed(id, 0);
-	check_int(got.deadline_ns, >, now_ns());
-	ids_of(&got, ids, THREE);
-	check_used(THREE);
-	completed(begin_give(ids, THREE), 0);
-	close_slots(0);
-}
-
 /* Nobody takes it while its client lives: the close gives the permits back, and says so. */
 static void test_a_completion_that_is_never_taken(void **state)
 {
@@ -558,47 +306,6 @@ static void test_a_completion_that_is_never_taken(void **state)
 	expect(LK_EINVAL, lk_completion_permits(&got, ids, THREE, &err));
 	expect(0, lk_queue_free(queue, &err));
 	delete_slots();
-}
-
-/* ---- servers that are silent, or not there ---- */
-
-static void test_a_silent_server(void **state)
-{
-	char options[64];
-	lk_permit ids[4];
-	(void)state;
-	snprintf(options, sizeof(options), "command_timeout_ms=%lld", slow_ms(300));
-	open_slots(9, options);
-	take(ids, 4);
-	int64_t begun_ms = now_ms();
-	server_pause(&server);
-	uint64_t give = begin_give(ids, 4), wait = begin_take(2, slow_ms(400), NULL);
-	check_int(now_ms() - begun_ms, <, slow_ms(250)); /* starts wait for nobody */
-	for (int both = 0; both < 2; both++) {
-		lk_completion got = next_completion();
-		check(got.id == give || got.id == wait);
-		check_int(got.error.code, ==, LK_EMAYBEHELD);
-		check_int(now_ms() - begun_ms, <, slow_ms(3000));
-	}
-	server_resume(&server);
-	will_be_free(9);
-	check_int(stats_of(client).held, ==, 0);
-	close_slots(0);
-}
-
-static void test_no_server(void **state)
-{
-	lk_permit ids[2] = {{"0123456789abcdef0123456789abcdef"},
-			    {"0123456789abcdef0123456789abcde0"}};
-	(void)state;
-	client = open_driven_at("unix:///nowhere/socket", "");
-	expect(0, lk_queue_new(&queue, 0, &err));
-	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
-	lk_completion got = completed(begin_give(ids, 2), LK_EUNREACHABLE);
-	check(strstr(got.error.message, "nowhere/socket") != NULL);
-	completed(begin_take(2, -1, NULL), LK_EUNREACHABLE);
-	lk_permit_semaphore_free(slots);
-	close_queue(0);
 }
 
 /* ---- handles, and bad input ---- */
@@ -737,21 +444,11 @@ int main(void)
 		counter_test(test_all_or_none),
 		counter_test(test_as_many_as_can_be),
 		counter_test(test_the_ids_outlive_all),
-		counter_test(test_permits_of_two_clients),
 		counter_test(test_one_is_unknown),
 		counter_test(test_one_is_lost),
-		counter_test(test_one_ends_in_flight),
-		counter_test(test_first_come_first_served),
-		counter_test(test_cancel),
-		counter_test(test_a_cancel_that_lost_the_race),
-		counter_test(test_connections_are_cut),
-		counter_test(test_close_in_flight),
 		counter_test(test_taken_too_late),
 		counter_test(test_one_ended_before_all_were_taken),
-		counter_test(test_renewed_until_they_are_taken),
 		counter_test(test_a_completion_that_is_never_taken),
-		counter_test(test_a_silent_server),
-		counter_test(test_no_server),
 		counter_test(test_handles_and_ids_are_freed_first),
 		counter_test(test_bad_input),
 		counter_test(test_completions_without_ids),

@@ -1,20 +1,6 @@
 /* Asynchronous calls: a completion says what is true when it is taken, of every kind of lock. */
 #include "queued.h"
 
-/* Begins an acquire with a lease of its own. */
-static uint64_t begin_leased(lk_lock *lock, const char *owner, int64_t lease_ms)
-{
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	uint64_t id = 0;
-	options.owner = owner;
-	options.lease_ms = lease_ms;
-	expect(0,
-	       lk_queue_start(queue,
-			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
-			      &id, &err));
-	return id;
-}
-
 /* By calls that block. */
 static void take_blocking(lk_lock *lock, const char *owner)
 {
@@ -173,22 +159,6 @@ static void test_closed_over_a_try(void **state)
 	}
 }
 
-static void test_taken_after_an_abandoned_lease(void **state)
-{
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "abandoned");
-	begin_leased(lock, "task", slow_ms(200));
-	wait_until(queue_is_readable(), 5000);
-	program_free(client);
-	wait_until(redis_integer(&server, "EXISTS abandoned") == 0, 5000);
-	sleep_ms(slow_ms(20)); /* our deadline may be a moment later than the server's */
-	lk_completion got = next_completion();
-	lk_lock_free(lock);
-	expect(0, lk_queue_free(queue, &err));
-	check(got.error.code == LK_ECLOSED || got.error.code == LK_EMAYBEHELD);
-}
-
 /* ---- starts ---- */
 
 /* The server does not even answer the first connect. */
@@ -317,54 +287,6 @@ static void test_names_of_owners(void **state)
 	close_queue(0);
 }
 
-/* A release that does not wait for its acquire: whatever it says is so. */
-static void test_a_release_beside_its_acquire(void **state)
-{
-	(void)state;
-	open_queue();
-	lk_lock *lock = new_lock(client, "beside");
-	for (int i = 0; i < 200; i++) {
-		uint64_t id = begin_acquire(lock, "task", -1, 0);
-		uint64_t given = begin_release(lock, "task");
-		int code = 1;
-		for (int both = 0; both < 2; both++) {
-			lk_completion got = next_completion();
-			check(got.id == id || got.id == given);
-			if (got.id == given)
-				code = got.error.code;
-			else
-				check_int(got.error.code, ==, 0);
-		}
-		check(code == 0 || code == LK_ENOTOWNER);
-		check_int(lk_lock_is_held(lock, "task", &err), ==, code != 0);
-		if (code)
-			release(lock, "task");
-	}
-	lk_lock_free(lock);
-	close_queue(0);
-}
-
-/* The answer says that the server has the number for longer: it is another owner's by then. */
-static void test_an_extension_of_what_was_passed_on(void **state)
-{
-	(void)state;
-	open_queue_with("term_ms=1000");
-	lk_lock *lock = new_lock(client, "passed");
-	acquire(lock, "first");
-	uint64_t next = begin_acquire(lock, "second", -1, 0);
-	wait_until(stats_of(client).waiting == 1, 5000);
-	server_pause(&server);
-	uint64_t extended = begin_extend(lock, "first", slow_ms(60000));
-	release_to(lock, "first", next);
-	check_int(stats_of(client).handovers, ==, 1);
-	server_resume(&server);
-	completed(extended, LK_ENOTOWNER);
-	expect(1, lk_lock_is_held(lock, "second", &err));
-	release(lock, "second");
-	lk_lock_free(lock);
-	close_queue(0);
-}
-
 static void test_what_an_acquire_can_say(void **state)
 {
 	(void)state;
@@ -401,14 +323,11 @@ int main(void)
 		api_test(test_a_grant_keeps_its_client_open),
 		api_test(test_taken_after_a_close_that_released),
 		api_test(test_closed_over_a_try),
-		api_test(test_taken_after_an_abandoned_lease),
 		api_test(test_starts_wait_for_no_server),
 		api_test(test_cancel_waits_for_no_server),
 		api_test(test_handles_may_be_freed),
 		api_test(test_the_owner_is_no_thread),
 		api_test(test_names_of_owners),
-		api_test(test_a_release_beside_its_acquire),
-		api_test(test_an_extension_of_what_was_passed_on),
 		api_test(test_what_an_acquire_can_say),
 	};
 	return cmocka_run_group_tests(tests, start_server, stop_server);

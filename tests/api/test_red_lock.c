@@ -173,44 +173,6 @@ static void test_one_wrong_key_does_not_end_the_wait(void **state)
 	close_quorum(&quorum, MOST);
 }
 
-static void acquire_single(size_t index, void *argument)
-{
-	lk_lock *single = argument;
-	lk_acquire_options options = with_lease(2000);
-	(void)index;
-	expect(0, lk_lock_acquire(single, slow_ms(10000), &options, &err));
-	check_int(remaining(single, NULL), <=, 2000);
-	expect(0, lk_lock_release(single, NULL, &err));
-}
-
-/* The reentrant lock of that name on one of the nodes, by the same client. */
-static void test_a_lock_on_a_node_keeps_its_own_lease(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	struct threads threads;
-	lk_red_lock_options trusting = LK_RED_LOCK_OPTIONS_INIT;
-	lk_acquire_options options = with_lease(100000);
-	trusting.quarantine_ms = -1;
-	trusting.node_limit_ms = 100;
-	open_quorum(&quorum, MOST, "", &trusting);
-	know_all(&quorum, MOST);
-	lk_lock *single = new_lock(quorum.client[1], "q");
-	stranger_on(0, 60000);
-	stranger_on(2, 60000);
-	server_pause(&nodes[1]);
-	threads_start(&threads, 1, acquire_single, single);
-	wait_until(stats_of(quorum.client[1]).waiting == 1, 5000);
-	sleep_ms(50); /* its try is on the way */
-	expect(LK_EBUSY, lk_lock_acquire(quorum.lock, 0, &options, &err));
-	server_resume(&nodes[1]);
-	threads_join(&threads, 20000);
-	redis_do(&nodes[0], "DEL q");
-	redis_do(&nodes[2], "DEL q");
-	lk_lock_free(single);
-	close_quorum(&quorum, MOST);
-}
-
 static void test_nobody_waits_for_the_release(void **state)
 {
 	(void)state;
@@ -251,40 +213,6 @@ static void test_a_fresh_node_has_no_vote(void **state)
 		redis_do(&nodes[i], "CONFIG SET appendfsync everysec");
 	}
 	close_quorum(&quorum, MOST);
-}
-
-/* Ours is on two of three nodes. One of them forgets it, the third never knew: those two would be a
- * majority for another. */
-static void test_a_restarted_node_has_no_vote(void **state)
-{
-	(void)state;
-	struct quorum ours, theirs;
-	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
-	options.quarantine_ms = 3000;
-	open_quorum(&ours, MOST, "watchdog_ms=3000", &options);
-	open_quorum(&theirs, MOST, "watchdog_ms=3000", &options);
-	expect(0, lk_lock_acquire(ours.lock, slow_ms(20000), NULL, &err));
-	expect(0, lk_lock_release(ours.lock, NULL, &err));
-	know_all(&ours, MOST);
-	server_kill(&nodes[2]);
-	expect(0, lk_lock_acquire(ours.lock, slow_ms(20000), NULL, &err));
-	server_pause(&nodes[0]);
-	server_kill(&nodes[1]);
-	server_start_again(&nodes[1]);
-	server_start_again(&nodes[2]);
-	while (lk_lock_is_held(ours.lock, NULL, NULL) == 1) {
-		int rc = lk_lock_acquire(theirs.lock, 0, NULL, &err);
-		check(rc != 0 || lk_lock_is_held(ours.lock, NULL, NULL) == 0);
-		if (rc == 0)
-			break;
-		sleep_ms(20);
-	}
-	server_resume(&nodes[0]);
-	lk_lock_release(ours.lock, NULL, NULL);
-	lk_lock_release(theirs.lock, NULL, NULL);
-	wait_until(nodes_with("q") == 0, 10000);
-	close_quorum(&ours, MOST);
-	close_quorum(&theirs, MOST);
 }
 
 static void test_two_addresses_of_one_server(void **state)
@@ -376,46 +304,6 @@ static void test_a_wait_without_limit_ends_with_its_nodes(void **state)
 	wait_without_a_majority(server_pause);
 }
 
-/* A majority is silent: close must not say that the lock is free. */
-static void close_over_silence(int (*give_up)(struct quorum *quorum))
-{
-	struct quorum quorum;
-	lk_acquire_options options = with_lease(60000);
-	open_quorum(&quorum, MOST, command_limit(500), NULL);
-	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, slow_ms(10000), &options, &err));
-	wait_until(nodes_with("q") == MOST, 5000);
-	server_pause(&nodes[1]);
-	server_pause(&nodes[2]);
-	check_int(give_up(&quorum), ==, LK_EMAYBEHELD);
-	server_resume(&nodes[1]);
-	server_resume(&nodes[2]);
-	wait_until(lk_client_close(quorum.client[0], LK_CLOSE_RELEASE, NULL) == 0, 10000);
-	check_int(nodes_with("q"), <, MOST / 2 + 1);
-	wait_until(nodes_with("q") == 0, 5000);
-	close_quorum(&quorum, MOST);
-}
-
-static int give_up_by_closing(struct quorum *quorum)
-{
-	return lk_client_close(quorum->client[0], LK_CLOSE_RELEASE, &err);
-}
-
-static int give_up_without_waiting(struct quorum *quorum)
-{
-	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
-	release.no_wait = 1;
-	expect(0, lk_lock_release(quorum->lock, &release, &err));
-	return lk_client_close(quorum->client[0], LK_CLOSE_IF_IDLE, &err);
-}
-
-static void test_close_waits_for_a_majority(void **state)
-{
-	(void)state;
-	close_over_silence(give_up_by_closing);
-	close_over_silence(give_up_without_waiting);
-}
-
 static void test_bad_input(void **state)
 {
 	(void)state;
@@ -471,14 +359,11 @@ int main(void)
 		quorum_test(test_a_node_that_was_not_asked_holds_nothing),
 		quorum_test(test_an_owner_in_the_way_does_not_hide_what_may_be_held),
 		quorum_test(test_one_wrong_key_does_not_end_the_wait),
-		quorum_test(test_a_lock_on_a_node_keeps_its_own_lease),
 		quorum_test(test_nobody_waits_for_the_release),
 		quorum_test(test_a_fresh_node_has_no_vote),
-		quorum_test(test_a_restarted_node_has_no_vote),
 		quorum_test(test_two_addresses_of_one_server),
 		quorum_test(test_strings_are_shared_with_others),
 		quorum_test(test_a_wait_without_limit_ends_with_its_nodes),
-		quorum_test(test_close_waits_for_a_majority),
 		quorum_test(test_bad_input),
 	};
 	return cmocka_run_group_tests(tests, start_nodes, stop_nodes);

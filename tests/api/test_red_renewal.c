@@ -1,58 +1,6 @@
 /* Renewals of the red lock: by majority, repaired where it stands, lost where it does not. */
 #include "quorum.h"
 
-static void test_the_watchdog_renews_by_majority(void **state)
-{
-	(void)state;
-	struct quorum quorum;
-	char config[64];
-	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(600));
-	open_quorum(&quorum, NODES, config, NULL);
-	know_all(&quorum, NODES);
-	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
-	wait_until(nodes_with("q") == NODES, 5000);
-	server_kill(&nodes[0]);
-	server_kill(&nodes[4]);
-	sleep_ms(slow_ms(1500));
-	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
-	check_int(nodes_with("q"), ==, 3);
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	close_quorum(&quorum, NODES);
-}
-
-static void check_repair(int plain)
-{
-	struct quorum quorum;
-	char config[64];
-	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
-	options.quarantine_ms = -1;
-	options.plain = plain;
-	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(900));
-	open_quorum(&quorum, MOST, config, &options);
-	know_all(&quorum, MOST);
-	expect(0, lk_lock_acquire(quorum.lock, -1, NULL, &err));
-	wait_until(nodes_with("q") == MOST, 5000);
-	server_kill(&nodes[2]);
-	server_start_again(&nodes[2]);
-	/* Another lock is what connects anew: the repair comes on a connection that is there. */
-	lk_lock *other = new_lock(quorum.client[2], "other");
-	expect(0, lk_lock_acquire(other, slow_ms(10000), NULL, &err));
-	expect(0, lk_lock_release(other, NULL, &err));
-	lk_lock_free(other);
-	wait_until(nodes_with("q") == MOST, 10000);
-	expect(1, lk_lock_is_held(quorum.lock, NULL, &err));
-	expect(0, lk_lock_release(quorum.lock, NULL, &err));
-	wait_until(nodes_with("q") == 0, 5000);
-	close_quorum(&quorum, MOST);
-}
-
-static void test_an_emptied_node_is_given_it_again(void **state)
-{
-	(void)state;
-	check_repair(0);
-	check_repair(1); /* which asks each new connection first what the server can do */
-}
-
 /* No watchdog: but a lost connection lets it look, and what it then gives is to last. */
 static void test_a_named_lease_is_repaired(void **state)
 {
@@ -103,8 +51,6 @@ static void test_notices_say_why(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		quorum_test(test_the_watchdog_renews_by_majority),
-		quorum_test(test_an_emptied_node_is_given_it_again),
 		quorum_test(test_a_named_lease_is_repaired),
 		quorum_test(test_notices_say_why),
 	};

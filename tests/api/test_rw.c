@@ -1,8 +1,6 @@
 /* The read/write lock: who keeps whom out, going down and not up, what outlives what. */
 #include "fixture.h"
 
-#define READERS 64
-
 struct sides {
 	lk_client *client;
 	lk_lock *read, *write;
@@ -62,28 +60,6 @@ struct crowd {
 	_Atomic size_t reading, writing, most;
 	int64_t rounds;
 };
-
-static void read_together(size_t index, void *argument)
-{
-	struct crowd *crowd = argument;
-	(void)index;
-	expect(0, lk_lock_acquire(crowd->sides.read, -1, NULL, &err));
-	crowd->reading++;
-	wait_until(crowd->reading == READERS, 20000);
-	expect(0, lk_lock_release(crowd->sides.read, NULL, &err));
-}
-
-static void test_64_readers_at_once(void **state)
-{
-	(void)state;
-	struct crowd crowd = {.sides = open_sides("together")};
-	struct threads threads;
-	threads_start(&threads, READERS, read_together, &crowd);
-	threads_join(&threads, 30000);
-	check_int(crowd.reading, ==, READERS);
-	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	close_sides(&crowd.sides);
-}
 
 /* ---- one owner ---- */
 
@@ -149,22 +125,6 @@ static void test_an_upgrade_is_refused_to_a_named_owner(void **state)
 	close_sides(&sides);
 }
 
-static void test_the_sides_have_owners_of_their_own(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides("sides");
-	expect(0, lk_lock_acquire(sides.write, -1, NULL, &err));
-	expect(LK_ENOTOWNER, lk_lock_release(sides.read, NULL, &err));
-	expect(LK_ENOTOWNER, give_as(sides.write, "stranger"));
-	expect(LK_EBUSY, take_as(sides.read, "stranger", 0, 0));
-	expect(LK_ETIMEDOUT, take_as(sides.read, "stranger", 0, slow_ms(50)));
-	expect(0, lk_lock_is_held(sides.read, NULL, &err));
-	expect(0, lk_lock_release(sides.write, NULL, &err));
-	expect(0, take_as(sides.read, "stranger", 0, 0));
-	expect(0, give_as(sides.read, "stranger"));
-	close_sides(&sides);
-}
-
 /* ---- going down ---- */
 
 static void read_once(size_t index, void *argument)
@@ -196,40 +156,6 @@ static void test_a_downgrade_admits_waiting_readers(void **state)
 	threads_join(&threads, 20000);
 	expect(0, lk_lock_release(crowd.sides.read, NULL, &err));
 	close_sides(&crowd.sides);
-}
-
-/* ---- leases and the watchdog ---- */
-
-/* The owner reads on, so the key stays: but not what it wrote under. */
-static void test_an_expired_write_does_not_keep_readers_out(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides("over");
-	expect(0, take_as(sides.write, "owner", slow_ms(400), 0));
-	expect(0, take_as(sides.read, "owner", 0, 0));
-	expect(LK_EBUSY, take_as(sides.read, "reader", 0, 0));
-	expect(0, take_as(sides.read, "reader", 0, slow_ms(10000)));
-	expect(1, lk_lock_is_held(sides.read, "owner", &err));
-	expect(LK_EBUSY, take_as(sides.write, "writer", 0, 0));
-	expect(LK_ELOST, give_as(sides.write, "owner"));
-	expect(0, give_as(sides.read, "owner"));
-	expect(0, give_as(sides.read, "reader"));
-	close_sides(&sides);
-}
-
-static void test_extend_each_side(void **state)
-{
-	(void)state;
-	struct sides sides = open_sides("extended");
-	lk_lock *both[] = {sides.read, sides.write};
-	for (size_t i = 0; i < COUNT(both); i++) {
-		expect(0, take_as(both[i], "o", slow_ms(5000), 0));
-		expect(0, lk_lock_extend(both[i], slow_ms(60000), extend_by("o"), &err));
-		check_int(remaining(both[i], "o"), >, slow_ms(30000));
-		check_int(redis_integer(&server, "PTTL extended"), >, slow_ms(30000));
-		expect(0, give_as(both[i], "o"));
-	}
-	close_sides(&sides);
 }
 
 /* ---- writers that are kept out, and preferred ones ---- */
@@ -400,14 +326,10 @@ static void test_bad_input(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		api_test(test_64_readers_at_once),
 		api_test(test_reentry_on_both_sides_costs_no_command),
 		api_test(test_an_upgrade_is_refused_at_once),
 		api_test(test_an_upgrade_is_refused_to_a_named_owner),
-		api_test(test_the_sides_have_owners_of_their_own),
 		api_test(test_a_downgrade_admits_waiting_readers),
-		api_test(test_an_expired_write_does_not_keep_readers_out),
-		api_test(test_extend_each_side),
 		api_test(test_readers_can_keep_a_writer_out),
 		api_test(test_a_preferred_writer_comes_next),
 		api_test(test_readers_do_not_wait_for_a_cancelled_writer),

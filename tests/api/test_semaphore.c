@@ -174,45 +174,6 @@ static void wait_body(size_t index, void *argument)
 	waiting->got++;
 }
 
-static void test_waiter_is_woken_by_a_message(void **state)
-{
-	(void)state;
-	lk_client *ours = open_client(), *others = open_client();
-	lk_semaphore *pool = new_semaphore(ours, "pool"), *same = new_semaphore(others, "pool");
-	struct waiting waiting = {.pool = pool, .permits = 2};
-	struct threads threads;
-	threads_start(&threads, 1, wait_body, &waiting);
-	wait_until(redis_integer(&server, "PUBLISH redisson_sc:{pool} 0") == 1, 5000);
-	expect(0, lk_semaphore_release(same, 1, NULL, &err));
-	expect(LK_EBUSY, lk_semaphore_acquire(same, 2, 0, NULL, &err));
-	check_int(waiting.got, ==, 0);
-	expect(0, lk_semaphore_release(same, 1, NULL, &err));
-	threads_join(&threads, 20000);
-	check_int(waiting.got, ==, 1);
-	check_int(available(pool), ==, 0);
-	expect(1, lk_semaphore_delete(pool, &err));
-	lk_semaphore_free(pool);
-	lk_semaphore_free(same);
-	close_client(ours);
-	close_client(others);
-}
-
-static void test_waiter_looks_again_without_a_message(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	struct waiting waiting = {.pool = new_semaphore(client, "mute"), .permits = 1};
-	struct threads threads;
-	threads_start(&threads, 1, wait_body, &waiting);
-	wait_until(redis_integer(&server, "PUBLISH redisson_sc:{mute} 0") == 1, 5000);
-	redis_do(&server, "SET mute 1");
-	threads_join(&threads, 10000);
-	check_int(redis_integer(&server, "GET mute"), ==, 0);
-	redis_do(&server, "DEL mute");
-	lk_semaphore_free(waiting.pool);
-	close_client(client);
-}
-
 static void test_waiters_of_one_client_each_get_theirs(void **state)
 {
 	(void)state;
@@ -230,20 +191,6 @@ static void test_waiters_of_one_client_each_get_theirs(void **state)
 	check_int(available(waiting.pool), ==, 0);
 	redis_do(&server, "DEL many");
 	lk_semaphore_free(waiting.pool);
-	close_client(client);
-}
-
-static void test_cancel(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore(client, "none");
-	lk_cancel *cancel = NULL;
-	expect(0, lk_cancel_new(&cancel, &err));
-	lk_cancel_now(cancel);
-	expect(LK_ECANCELLED, lk_semaphore_acquire(pool, 1, -1, cancel, &err));
-	lk_cancel_free(cancel);
-	lk_semaphore_free(pool);
 	close_client(client);
 }
 
@@ -291,130 +238,10 @@ static void test_forked(void **state)
 	close_client(client);
 }
 
-static void closed_body(size_t index, void *argument)
-{
-	(void)index;
-	expect(LK_ECLOSED, lk_semaphore_acquire(argument, 1, -1, NULL, &err));
-}
-
-static void test_close_wakes_its_waiters(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore(client, "none");
-	struct threads threads;
-	threads_start(&threads, 3, closed_body, pool);
-	wait_until(stats_of(client).waiting == 3, 5000);
-	expect(0, lk_client_close(client, LK_CLOSE_IF_IDLE, &err));
-	threads_join(&threads, 10000);
-	expect(LK_ECLOSED, lk_semaphore_release(pool, 1, NULL, &err));
-	lk_semaphore_free(pool);
-	lk_client_free(client);
-}
-
-/* It is being given back when the call returns, and is when the client is closed. */
-static void late_body(size_t index, void *argument)
-{
-	(void)index;
-	expect(LK_EMAYBEHELD, lk_semaphore_acquire(argument, 1, -1, NULL, &err));
-}
-
-static void test_a_grant_while_closing_is_released(void **state)
-{
-	(void)state;
-	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(3000));
-	lk_client *other = open_client();
-	lk_semaphore *pool = new_semaphore(client, "pool"), *same = new_semaphore(other, "pool");
-	struct threads threads;
-	expect(1, lk_semaphore_try_set(pool, 1, 0, &err));
-	expect(0, lk_semaphore_acquire(pool, 1, -1, NULL, &err));
-	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
-	redis_do(&server, "CLIENT PAUSE %lld ALL", slow_ms(500));
-	uint64_t commands = stats_of(client).commands;
-	threads_start(&threads, 1, late_body, pool);
-	wait_until(stats_of(client).commands > commands, 5000);
-	expect(0, lk_client_close(client, LK_CLOSE_RELEASE, &err));
-	threads_join(&threads, 10000);
-	check_int(available(same), ==, 1);
-	expect(1, lk_semaphore_delete(same, &err));
-	lk_semaphore_free(pool);
-	lk_semaphore_free(same);
-	lk_client_free(client);
-	close_client(other);
-}
-
-#define TURNS 200
-#define SLOTS 3
-
 struct crowd {
 	lk_client *clients[2];
 	_Atomic int inside, most, done;
 };
-
-static void crowd_body(size_t index, void *argument)
-{
-	struct crowd *crowd = argument;
-	lk_semaphore *pool = new_semaphore(crowd->clients[index % 2], "crowd");
-	for (int turn = 0; turn < TURNS; turn++) {
-		int64_t permits = 1 + (int64_t)(index + (size_t)turn) % SLOTS;
-		expect(0, lk_semaphore_acquire(pool, permits, -1, NULL, &err));
-		int inside = atomic_fetch_add(&crowd->inside, (int)permits) + (int)permits;
-		for (int most = atomic_load(&crowd->most); inside > most;)
-			if (atomic_compare_exchange_weak(&crowd->most, &most, inside))
-				break;
-		crowd->inside -= (int)permits;
-		expect(0, lk_semaphore_release(pool, permits, NULL, &err));
-	}
-	crowd->done++;
-	lk_semaphore_free(pool);
-}
-
-static void test_never_more_out_than_there_are(void **state)
-{
-	(void)state;
-	struct crowd crowd = {.clients = {open_client(), open_client()}};
-	lk_semaphore *pool = new_semaphore(crowd.clients[0], "crowd");
-	struct threads threads;
-	expect(1, lk_semaphore_try_set(pool, SLOTS, 0, &err));
-	threads_start(&threads, 6, crowd_body, &crowd);
-	threads_join(&threads, 90000);
-	check_int(crowd.done, ==, 6);
-	check_int(crowd.most, <=, SLOTS);
-	check_int(available(pool), ==, SLOTS);
-	redis_do(&server, "DEL crowd");
-	lk_semaphore_free(pool);
-	close_client(crowd.clients[0]);
-	close_client(crowd.clients[1]);
-}
-
-/* Callers who leave early, at whatever moment, leave the count as it was. */
-static void hasty_body(size_t index, void *argument)
-{
-	lk_semaphore *pool = argument;
-	for (int turn = 0; turn < 100; turn++) {
-		int64_t permits = 1 + (int64_t)(index + (size_t)turn) % 2;
-		int rc = lk_semaphore_acquire(pool, permits, turn % 3, NULL, &err);
-		if (rc == 0)
-			expect(0, lk_semaphore_release(pool, permits, NULL, &err));
-		else if (rc != LK_ETIMEDOUT && rc != LK_EBUSY && rc != LK_EMAYBEHELD)
-			check_fail(__FILE__, __LINE__, "%s", err.message);
-	}
-}
-
-static void test_leaving_early_loses_no_permit(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore(client, "hasty");
-	struct threads threads;
-	expect(1, lk_semaphore_try_set(pool, 2, 0, &err));
-	threads_start(&threads, 6, hasty_body, pool);
-	threads_join(&threads, 60000);
-	wait_until(available(pool) == 2, 5000);
-	redis_do(&server, "DEL hasty");
-	lk_semaphore_free(pool);
-	close_client(client);
-}
 
 static lk_semaphore *new_semaphore_of(lk_client *client, const char *name, int64_t permits)
 {
@@ -492,16 +319,9 @@ int main(void)
 		counter_test(test_acquire_and_release),
 		counter_test(test_time_to_live_is_kept),
 		counter_test(test_bad_input),
-		counter_test(test_waiter_is_woken_by_a_message),
-		counter_test(test_waiter_looks_again_without_a_message),
 		counter_test(test_waiters_of_one_client_each_get_theirs),
-		counter_test(test_cancel),
-		counter_test(test_close_wakes_its_waiters),
-		counter_test(test_a_grant_while_closing_is_released),
 		counter_test(test_forked),
 		counter_test(test_one_record_is_left),
-		counter_test(test_never_more_out_than_there_are),
-		counter_test(test_leaving_early_loses_no_permit),
 		counter_test(test_the_number_is_said_for_good),
 		counter_test(test_a_waiter_sets_a_lost_number),
 	};

@@ -122,24 +122,6 @@ static void test_notices_come_through_the_queue(void **state)
 	expect(0, lk_queue_free(queue, &err));
 }
 
-static void test_a_waiter_hears_the_release(void **state)
-{
-	(void)state;
-	begin(NULL, NULL);
-	lk_lock *lock = new_lock(client, "heard");
-	stranger_takes("heard", 3600000);
-	start_acquire(lock, "task", -1);
-	while (redis_integer(&server, "PUBLISH redisson_lock__channel:{heard} 1") == 0)
-		turn(10);
-	check_int(next_within(200).operation, ==, 0);
-	stranger_releases("heard");
-	ends(LK_OP_ACQUIRE, 0);
-	start_release(lock, "task");
-	ends(LK_OP_RELEASE, 0);
-	lk_lock_free(lock);
-	end(LK_CLOSE_IF_IDLE);
-}
-
 /* The answer to a question about a lock; or `code`. */
 static int64_t answer_of(int operation, lk_lock *lock, int code)
 {
@@ -221,26 +203,6 @@ static void test_an_idle_client_sleeps(void **state)
 	expect(0, lk_queue_free(queue, &err));
 	lk_lock_free(lock);
 	redis_do(&server, "DEL idle");
-}
-
-static void test_a_killed_server_comes_back(void **state)
-{
-	(void)state;
-	begin("backoff_max_ms", "50");
-	lk_lock *lock = new_lock(client, "again");
-	start_acquire(lock, "first", -1);
-	ends(LK_OP_ACQUIRE, 0);
-	start_release(lock, "first");
-	ends(LK_OP_RELEASE, 0);
-	server_kill(&server);
-	start_acquire(lock, "second", -1);
-	check_int(next_within(200).operation, ==, 0);
-	server_start_again(&server);
-	ends(LK_OP_ACQUIRE, 0);
-	start_release(lock, "second");
-	ends(LK_OP_RELEASE, 0);
-	lk_lock_free(lock);
-	end(LK_CLOSE_IF_IDLE);
 }
 
 /* ---- one call does a part of it ---- */
@@ -690,11 +652,9 @@ int main(void)
 		api_test(test_renewals_come_from_the_program),
 		api_test(test_a_program_that_sleeps_loses_its_lock),
 		api_test(test_notices_come_through_the_queue),
-		api_test(test_a_waiter_hears_the_release),
 		api_test(test_questions_through_the_queue),
 		api_test(test_a_question_to_a_server_that_is_silent),
 		api_test(test_an_idle_client_sleeps),
-		api_test(test_a_killed_server_comes_back),
 		api_test(test_a_start_is_due_at_once),
 		api_test(test_one_call_does_a_part),
 		api_test(test_one_call_sends_a_part),

@@ -80,30 +80,6 @@ static void test_an_extension_adds(void **state)
 	close_client(client);
 }
 
-/* A hold that was to end by itself is renewed from then on, and with the longest that is wanted. */
-static void test_a_reentry_that_is_renewed(void **state)
-{
-	(void)state;
-	lk_client *client = open_watched(60000);
-	lk_lock *lock = new_lock(client, "again");
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = slow_ms(1000);
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	options.renew = 1;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	wait_until(stats_of(client).renewals >= 4, slow_ms(5000));
-	check_int(redis_integer(&server, "PTTL again"), <=, slow_ms(1000));
-	options.lease_ms = slow_ms(20000);
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	wait_until(remaining(lock, NULL) > slow_ms(1000), 5000);
-	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
-	wait_until(remaining(lock, NULL) > slow_ms(20000), 5000);
-	for (int holds = 4; holds > 0; holds--)
-		expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
-}
-
 /* The watchdog stays while any hold relies on it, and no longer. */
 static void test_watchdog_within_a_lease(void **state)
 {
@@ -192,32 +168,6 @@ static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 	check_int(remaining(lock, NULL), ==, LK_ELOST); /* whatever Redis says later */
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	wait_until(redis_integer(&server, "EXISTS risk") == 0, 5000);
-	lk_lock_free(lock);
-	close_client(client);
-}
-
-/* The verification of a hold is under way when a re-entry asks for more: it gets it. */
-static void test_a_longer_lease_during_a_verification(void **state)
-{
-	(void)state;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "verify");
-	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	options.lease_ms = 20000;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
-	server_pause(&server);
-	wait_until(stats_of(client).disconnects > 0, 5000);
-	sleep_ms(slow_ms(50)); /* the loop asks who holds it, and waits for the answer */
-	options.lease_ms = 60000;
-	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	check_int(remaining(lock, NULL), >, 10000);
-	server_resume(&server);
-	wait_until(remaining(lock, NULL) > 40000, 5000);
-	check_int(redis_integer(&server, "PTTL verify"), >, 40000);
-	check_int(stats_of(client).lost, ==, 0);
-	expect(0, lk_lock_release(lock, NULL, &err));
-	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_lock_free(lock);
 	close_client(client);
 }
@@ -361,30 +311,6 @@ static void test_handovers_keep_deadlines_right(void **state)
 	check_int(stats_of(client).acquires, ==, 1600);
 	check_int(next_event(client, &event, 0), ==, 0);
 	lk_lock_free(lock);
-	close_client(client);
-}
-
-static void test_many_locks_are_all_kept(void **state)
-{
-	(void)state;
-	enum { LOCKS = 2000 };
-	lk_client *client = open_watched(1500);
-	lk_lock **locks = calloc(LOCKS, sizeof(*locks));
-	for (size_t i = 0; i < LOCKS; i++) {
-		char name[32];
-		snprintf(name, sizeof(name), "many-%zu", i);
-		locks[i] = new_lock(client, name);
-		expect(0, lk_lock_acquire(locks[i], -1, NULL, &err));
-	}
-	sleep_ms(slow_ms(4000));
-	check_int(redis_integer(&server, "DBSIZE"), ==, LOCKS);
-	check_int(stats_of(client).lost, ==, 0);
-	check_int(stats_of(client).held, ==, LOCKS);
-	for (size_t i = 0; i < LOCKS; i++) {
-		expect(0, lk_lock_release(locks[i], NULL, &err));
-		lk_lock_free(locks[i]);
-	}
-	free(locks);
 	close_client(client);
 }
 
@@ -548,17 +474,14 @@ int main(void)
 		api_test(test_a_lease_is_not_renewed),
 		api_test(test_a_lease_of_ones_own_is_renewed_too),
 		api_test(test_an_extension_adds),
-		api_test(test_a_reentry_that_is_renewed),
 		api_test(test_watchdog_within_a_lease),
 		api_test(test_max_hold_ends_the_renewal),
 		api_test(test_at_risk_then_lost_when_the_server_hangs),
-		api_test(test_a_longer_lease_during_a_verification),
 		api_test(test_descriptor_is_readable_while_notices_are_pending),
 		api_test(test_a_release_deletes_its_notice),
 		api_test(test_a_thread_that_ends_while_it_holds),
 		api_test(test_a_new_thread_inherits_nothing),
 		api_test(test_handovers_keep_deadlines_right),
-		api_test(test_many_locks_are_all_kept),
 		api_test(test_notices_say_why),
 		api_test(test_a_trouble_that_is_over_is_no_reason),
 		api_test(test_what_nobody_renews),
