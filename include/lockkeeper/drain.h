@@ -16,8 +16,9 @@
  * LK_EMAYBEHELD where the server may have it until that is done. That cannot be taken back.
  *
  * WHAT IS HELD GOES ON. It is renewed, extended and released as before. Its owner may re-enter it:
- * the work that a drain waits for can be finished. One that is inside a barrier leaves it as
- * before. Questions, changes of counts and watches go on too, but for lk_semaphore_drain().
+ * the work that a drain waits for can be finished. To read under one's own write lock is new. One
+ * that is inside a barrier leaves it as before. Questions, changes of counts and watches go on too,
+ * but for lk_semaphore_drain().
  *
  * LEADERS. A candidate that waits does not stand any more. A leader is asked to hand over: it is
  * told LK_EVENT_ASKED, leads on while its work stops, and then calls lk_election_resign() or

@@ -428,8 +428,9 @@ static bool go_on_reading(struct sim_worker *worker)
 			     &error);
 	worker->caller.sure = false;
 	sim_note("worker %d: acquire to read, too: %s", worker->number, sim_outcome(rc));
-	if (rc < 0 && rc != LK_ECANCELLED && sim_stage.calm && !worker->client->closing &&
-	    !sim_stage.breaks)
+	bool drained = rc == LK_EDRAINING && worker->client->draining; /* it is a new grant */
+	if (rc < 0 && rc != LK_ECANCELLED && !drained && sim_stage.calm &&
+	    !worker->client->closing && !sim_stage.breaks)
 		sim_fail("a writer may not read: %s", error.message);
 	/* A grant of its own: what was done to the write lock before is not done to it. */
 	if (rc == 0 && worker->broken_ns < begun_ns && sim_stage.breaking == 0)
