@@ -1,6 +1,7 @@
 """lockkeeper break, wait and top over a cluster, and over a master that sentinels watch."""
 from __future__ import annotations
 
+import json
 import pathlib
 import shlex
 import shutil
@@ -8,7 +9,7 @@ import tempfile
 
 import pytest
 
-from clusters import PATIENT_MS, Cluster
+from clusters import PATIENT_MS, Cluster, slot_of
 from command import BINARY, Command
 from deployments import Replicas, Watched
 from terminal import Terminal
@@ -62,6 +63,31 @@ def fail_over(deployment) -> None:
     else:
         deployment.failover()
         deployment.wait()
+
+
+def until_state(process, owner: str) -> list[str]:
+    """The events before the state in which that owner has it, behind a gap."""
+    before = []
+    for text in process.stdout:
+        change = json.loads(text)
+        if change["event"] == "state" and change["owner"] == owner:
+            return before
+        before.append(change["event"])
+    raise AssertionError(before)
+
+
+def test_a_watch_tells_of_a_gap_and_then_the_state(deployment, command, names):
+    owner = command("lock", "-l", "100", names[0]).stdout.strip()
+    process = command.start("watch", "--json", names[0])
+    assert json.loads(process.stdout.readline())["owner"] == owner
+    fail_over(deployment)
+    assert "gap" in until_state(process, owner)
+    if isinstance(deployment, Cluster):
+        slot, to = slot_of(names[0]), deployment.node_of(names[1])
+        deployment.move_slot(slot, to)
+        assert "gap" in until_state(process, owner)
+    command("unlock", names[0], owner)
+    assert any(json.loads(text)["holders"] == 0 for text in process.stdout)
 
 
 def test_a_holder_is_asked_on_every_deployment(deployment, command, names):

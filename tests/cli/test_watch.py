@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from test_rights import grant, refusals
 from waiting import until
 
 
@@ -58,3 +59,29 @@ def test_a_quorum_is_refused(cli, server):
     result = cli("watch", "--url", ",".join([url] * 3), "job")
     assert result.returncode == 125
     assert result.stderr
+
+
+def test_the_list_of_rights_is_enough(cli, server, folder):
+    secret = folder / "secret"
+    secret.write_text("change-me\n")
+    user = {"LOCKKEEPER_URL": f"unix://lockkeeper@{server.path}", "LOCKKEEPER_KEY_PREFIX": "app:",
+            "LOCKKEEPER_PASSWORD_FILE": str(secret)}
+    grant(server, "locks.acl")
+    server.call("ACL", "LOG", "RESET")
+    process = cli.start("watch", "--json", "job", **user)
+    assert line(process)["told"]
+    owner = cli("lock", "-l", "60", "job", **user).stdout.strip()
+    assert line(process)["event"] == "acquired"
+    cli("unlock", "job", owner, **user)
+    assert line(process)["event"] == "released"
+    assert refusals(server) == []
+
+
+def test_who_may_not_track_asks(cli, server):
+    server.call("ACL", "SETUSER", "plain", "on", "nopass", "~*", "&*", "+@all", "-client|tracking")
+    url = f"unix://plain:any@{server.path}"
+    process = cli.start("watch", "--json", "job", LOCKKEEPER_URL=url)
+    assert not line(process)["told"]
+    cli("lock", "-l", "60", "job")
+    change = line(process)
+    assert (change["event"], change["told"]) == ("acquired", False)
