@@ -43,6 +43,7 @@
 #define ANSWER_MS 100           /* a look, where nothing is lost */
 #define OBSERVED_MS 200         /* until an observer is told, where nothing is lost, */
 #define LOOK_AGAIN_MS 1000      /* or else by a look of its own */
+#define REACHED_MS 40           /* less than a leader has to stop */
 #define ONCE_MS 700             /* what one try may take */
 #define FOREVER_MS 100000
 #define PROGRESS_MS (10 * SIM_WATCHDOG_MS) /* a leader shows it more often */
@@ -69,6 +70,12 @@ static bool calm, gives_time;
 static struct process *process_of(const struct sim_candidate *candidate)
 {
 	return &processes[candidate->number > 0 ? candidate->number - 1 : 0];
+}
+
+/* As sim_belong() has it. */
+static unsigned process_number(const struct sim_candidate *candidate)
+{
+	return 1 + (unsigned)(process_of(candidate) - processes);
 }
 
 /* ---- notices ---- */
@@ -533,8 +540,11 @@ static void *turn_main(void *argument)
 
 static void run_all(void *(*main)(void *))
 {
-	for (int i = 0; i < SIM_CANDIDATES; i++)
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		sim_belong(process_number(&sim_candidates[i]));
 		tasks[i] = sim_spawn(main, &sim_candidates[i]);
+	}
+	sim_belong(0);
 	for (int i = 0; i < SIM_CANDIDATES; i++)
 		sim_wait(sim_ended, tasks[i], SIM_NEVER);
 }
@@ -558,10 +568,64 @@ static bool is_led_by_another(const void *term)
 	return sim_term_count() > *(const unsigned *)term;
 }
 
+/* All stand, and one leads for a while; NULL: nobody does. */
+static const struct sim_candidate *all_stand(void)
+{
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		sim_belong(process_number(&sim_candidates[i]));
+		join(&sim_candidates[i], 0);
+	}
+	sim_belong(0);
+	sim_wait(is_led, NULL, sim_now_ns() + GRANT_MS * SIM_MS);
+	const struct sim_candidate *first = leader();
+	if (!first)
+		sim_fail("nobody leads");
+	sim_sleep(sim_between(0, 2 * SIM_WATCHDOG_MS) * SIM_MS);
+	return first;
+}
+
+static void all_leave(void)
+{
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		sim_candidates[i].dead = false;
+		sim_belong(process_number(&sim_candidates[i]));
+		resign(&sim_candidates[i], true);
+		await_end(&sim_candidates[i]);
+	}
+	sim_belong(0);
+}
+
+static bool has_stopped(const void *subject)
+{
+	const struct sim_candidate *candidate = subject;
+	return candidate->stopped || !candidate->led;
+}
+
+/* The process of who leads runs, and reaches no server: until about the moment at which it is told
+ * to stop, when it must not be in the way of its own last tenth, or for longer than its place is
+ * kept. */
+static void check_isolated(void)
+{
+	const struct sim_candidate *victim = all_stand();
+	if (!victim)
+		return;
+	unsigned process = process_number(victim);
+	sim_note("process %u reaches no server", process);
+	sim_network_isolate(process);
+	sim_wait(has_stopped, victim, sim_now_ns() + KEPT_MS * SIM_MS);
+	if (gives_time && !has_stopped(victim))
+		sim_fail("candidate %d is not told to stop", victim->number);
+	sim_sleep(sim_between(0, sim_chance(500) ? REACHED_MS : KEPT_MS) * SIM_MS);
+	sim_note("process %u reaches all again", process);
+	sim_network_isolate(0);
+	sim_sleep(2 * SIM_WATCHDOG_MS * SIM_MS);
+	all_leave();
+}
+
 /* Its process dies, with all that stand in it. For how long nobody may lead. */
 static int64_t die(const struct sim_candidate *victim)
 {
-	unsigned process = 1 + (unsigned)(process_of(victim) - processes);
+	unsigned process = process_number(victim);
 	unsigned dead = 0;
 	for (int i = 0; i < SIM_CANDIDATES; i++) {
 		sim_candidates[i].dead = process_of(&sim_candidates[i]) == process_of(victim);
@@ -579,15 +643,9 @@ static int64_t die(const struct sim_candidate *victim)
 /* All stand, and who leads hangs, or its process dies, for as long as it takes. */
 static void check_end_of_leader(void)
 {
-	for (int i = 0; i < SIM_CANDIDATES; i++)
-		join(&sim_candidates[i], 0);
-	sim_wait(is_led, NULL, sim_now_ns() + GRANT_MS * SIM_MS);
-	const struct sim_candidate *victim = leader();
-	if (!victim) {
-		sim_fail("nobody leads");
+	const struct sim_candidate *victim = all_stand();
+	if (!victim)
 		return;
-	}
-	sim_sleep(sim_between(0, 2 * SIM_WATCHDOG_MS) * SIM_MS);
 	unsigned before = sim_term_count();
 	int64_t bound_ms = victim->options.progress_ms + KEPT_MS + APART_MS +
 			   2 * (SIM_COMMAND_MS + ANSWER_MS);
@@ -597,18 +655,14 @@ static void check_end_of_leader(void)
 	if (sim_term_count() == before)
 		sim_fail("nobody leads %lld ms after the leader", (long long)bound_ms);
 	sim_sleep(2 * SIM_WATCHDOG_MS * SIM_MS);
-	for (int i = 0; i < SIM_CANDIDATES; i++) {
-		sim_candidates[i].dead = false;
-		resign(&sim_candidates[i], true);
-		await_end(&sim_candidates[i]);
-	}
+	all_leave();
 }
 
 /* Only one stands, and its process dies: observers hear of it without a message. */
 static void check_vacancy(void)
 {
 	struct sim_candidate *victim = &sim_candidates[SIM_CANDIDATES - 1];
-	unsigned process = 1 + (unsigned)(process_of(victim) - processes);
+	unsigned process = process_number(victim);
 	join(victim, GRANT_MS);
 	sim_sleep(sim_between(0, 2 * SIM_WATCHDOG_MS) * SIM_MS);
 	victim->dead = true;
@@ -629,6 +683,8 @@ static void check_end(void)
 	sim_sleep((sim_is_replicated() && !calm ? FOUND_MS : 0) * SIM_MS);
 	run_all(turn_main);
 	check_observers();
+	if (sim_chance(500))
+		check_isolated();
 	if (sim_chance(700))
 		check_end_of_leader();
 	else
@@ -654,7 +710,7 @@ static void begin(void)
 	for (int i = 0; i < SIM_CANDIDATES; i++) {
 		sim_candidates[i].number = i;
 		sim_candidates[i].options.tag = (uint64_t)i;
-		sim_belong(1 + (unsigned)(process_of(&sim_candidates[i]) - processes));
+		sim_belong(process_number(&sim_candidates[i]));
 		candidate_open(&sim_candidates[i]);
 		tasks[i] = sim_spawn(candidate_main, &sim_candidates[i]);
 	}

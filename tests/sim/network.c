@@ -35,6 +35,7 @@ struct bytes {
 static struct sim_link *links[LINKS_MAX];
 static size_t link_count;
 static bool vanished[SIM_SERVERS_MAX]; /* nothing comes from there, not even a refusal */
+static unsigned isolated;              /* a process that reaches no server, or 0 */
 
 /* A network is quick, now and then slow, and seldom very slow. */
 static int64_t delay_ns(void)
@@ -140,6 +141,13 @@ void sim_network_die(unsigned process)
 			link_cut(links[i]);
 }
 
+void sim_network_isolate(unsigned process)
+{
+	isolated = process;
+	if (process > 0)
+		sim_network_die(process);
+}
+
 static void link_plan_faults(struct sim_link *link)
 {
 	int64_t at_ns = sim_now_ns() + sim_between(0, 2000) * SIM_MS;
@@ -158,7 +166,8 @@ static void link_connected(void *context)
 	bool down = sim_server_is_down(link->server);
 	if (down && vanished[link->server])
 		return;
-	if (down || (sim_has(SIM_LOSSES) && sim_chance(50) && sim_happens())) {
+	bool refused = down || (isolated > 0 && link->process == isolated);
+	if (refused || (sim_has(SIM_LOSSES) && sim_chance(50) && sim_happens())) {
 		link->state = REFUSED;
 		link->cut = true;
 		return;
@@ -315,6 +324,7 @@ bool sim_link_writable(const struct sim_link *link)
 void sim_network_begin(void)
 {
 	link_count = 0;
+	isolated = 0;
 	memset(vanished, 0, sizeof(vanished));
 }
 

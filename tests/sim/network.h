@@ -46,6 +46,9 @@ void sim_network_forget(unsigned server);
 /* The connections of a process that has died end. */
 void sim_network_die(unsigned process);
 
+/* The process reaches no server until another one is named, or 0. */
+void sim_network_isolate(unsigned process);
+
 /* The server is down: its connections end, or, where its host vanishes, tell nothing. */
 void sim_network_lose(unsigned server, bool vanishes);
 
