@@ -86,7 +86,7 @@ SPOILT = [
     ("abi", "include/lockkeeper/error.h", "	char message[504];", "	char message[508];",
      "lk_error"),
     ("mutants", "src/sync/late.lua", "now > deadline", "now >= deadline", "late: src/sync/late"),
-    ("mutants", "tests/sim/test_sim.c", '{"red", ', '{"rot", ', "late: no world red"),
+    ("mutants", "tests/sim/test_sim.c", '{"red", ', '{"rot", ', "minority: no world red"),
     ("docs", "docs/errors.md", "LK_EBUSY", "LK_EIDLE", "errors.md"),
     ("docs", "docs/choosing.md", "**nobody**", "kept", "choosing.md"),
     ("docs", "docs/choosing.svg", "flock(2)", "lockf(3)", "choosing.svg"),
