@@ -141,7 +141,7 @@ static void leaders_kill(const char *url, struct shared *shared)
 		if (leader == 0)
 			victim_lead(url, shared);
 		await(&shared->leads);
-		bench_sleep_us(WAITING_US * 40 + random() % KILL_MOST_US);
+		bench_sleep_us(100000 + random() % KILL_MOST_US);
 		shared->given_ns = bench_now_ns();
 		kill(leader, SIGKILL);
 		waitpid(leader, NULL, 0);
