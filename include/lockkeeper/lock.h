@@ -99,7 +99,9 @@
  * told a third of the lease later at the latest. A request counts for the grant that it was made
  * to, for 60 s. In Redis, for as long: "lockkeeper_ask:{<name>}", a string; the channel has the
  * same name. A user without the right to them has the lock, and hears
- * nothing. Red locks and permits cannot be asked for, and LK_EINVAL says so.
+ * nothing. Red locks and permits cannot be asked for, and LK_EINVAL says so: the holder of a red
+ * lock has another field on each node, so no request could name it; and who wants one of several
+ * permits cannot say whose.
  *
  * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this
  * lock, and it excludes them. Not all of them wake each other. A release of this lock wakes waiters

@@ -486,7 +486,7 @@ int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listene
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	int rc = reason ? lk__check_note(operation, "reason", reason, error) : 0;
 	if (rc == 0 && lock && lock->entry && lock->entry->is_quorum)
-		rc = lk__fail(error, LK_EINVAL, "%s: nobody can ask for a red lock", operation);
+		rc = lk__fail(error, LK_EINVAL, "%s: a red lock cannot be asked for", operation);
 	const struct lk__multi *multi = lock ? lk__lock_multi(lock) : NULL;
 	reason = reason ? reason : "";
 	if (rc == 0 && !multi)

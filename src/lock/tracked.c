@@ -15,7 +15,7 @@
 
 #define TOGETHER 500           /* holds that are put in doubt at the same moment, */
 #define APART_NS (10 * LK__MS) /* and the next so much later, where all are */
-#define JITTER_NS (2 * LK__MS) /* all clients of a server are told at the same moment */
+#define JITTER_NS (2 * LK__MS) /* of such a number: all clients are told at the same moment */
 
 static bool is_tracked_kind(const struct lk__entry *entry)
 {
@@ -162,20 +162,22 @@ void lk__looks_send(struct lk__looks *looks)
 
 /* ---- the turn ---- */
 
-static int64_t jitter_ns(void)
+/* By the number of locks: what a client with few asks keeps nobody else waiting. */
+static int64_t jitter_ns(size_t locks)
 {
 	uint32_t random = 0;
+	int64_t share = (int64_t)(locks < TOGETHER ? locks : TOGETHER);
 	lk__random_bytes(&random, sizeof(random));
-	return JITTER_NS * (random % 1024) / 1024;
+	return JITTER_NS * share / TOGETHER * (random % 1024) / 1024;
 }
 
 /* Every hold on the node: in doubt, or only to be looked at. */
 static void tracked_all(lk_client *client, const struct lk__node *node, bool doubt)
 {
 	struct lk__entry *entry = NULL;
-	int64_t at_ns = lk__now_ns() + (doubt ? jitter_ns() : 0);
 	size_t count = 0;
 	pthread_mutex_lock(&client->mutex);
+	int64_t at_ns = lk__now_ns() + (doubt ? jitter_ns(client->entries.count) : 0);
 	while ((entry = lk__entries_next(&client->entries, entry))) {
 		if (lk__entry_node(entry) != node)
 			continue;
