@@ -2,8 +2,8 @@
 /*
  * One key under the eye: what kind of lock it is, who holds it and who waits.
  *
- * inspect_ask.c asks the server, in one batch or two; inspect_read.c reads what kind it is out of
- * the answers, inspect_foreign.c whose, if not ours; inspect.c walks from key to key.
+ * inspect.c asks the server, in one batch or two, and walks from key to key; inspect_read.c reads
+ * out of the answers what kind it is, and whose, if not ours.
  */
 #ifndef LK__API_INSPECT_H
 #define LK__API_INSPECT_H
@@ -18,7 +18,7 @@
 /* The types of keys that may be locks, in the order of a walk. */
 enum lk__look_type { LK__LOOK_HASH, LK__LOOK_STRING, LK__LOOK_ZSET, LK__LOOK_TYPES };
 
-/* The places of what is asked about each key; the table in inspect_ask.c has the questions. */
+/* The places of what is asked about each key; the table in inspect.c has the questions. */
 enum lk__look_place {
 	LK__LOOK_VALUE, /* fields, bytes, or members with scores */
 	LK__LOOK_TTL,
@@ -55,24 +55,10 @@ struct lk__look {
 
 /* As lk__asked_ask() and lk__asked_say(): asks look->node, or the key's. */
 int lk__look_ask(const struct lk__look *look, struct lk__request *request, lk_error *error);
-struct lk__request *lk__look_say(const struct lk__look *look, const char *const *words,
-				 int *code_out, lk_error *error);
 
-/* Adds the questions about one key: as many parts. */
-size_t lk__look_parts(const lk_client *client, enum lk__look_type type);
-void lk__look_add(const struct lk__look *look, enum lk__look_type type,
-		  struct lk__questions *batch);
-
-/* Tells whether such answers may lack some holders or waiters: only a few of each key's are asked
- * for. */
-bool lk__look_is_cut(const struct lk__look *look, enum lk__look_type type);
-
-/* Asks for the key whatever it is, in one write, so that hardly anything comes between: its type,
- * as Redis calls it, which lives as long as the answers. */
-int lk__look_ask_any(struct lk__look *look, const char **type_out, lk_error *error);
-
-/* The two halves of that: the request, `tracked` behind what has the server tell of the next change
- * (conn/tracking.h); and look->answers, which is that request with its answers. */
+/* The two halves of asking for a key whatever it is: the request, `tracked` behind what has the
+ * server tell of the next change (conn/tracking.h); and look->answers, which is that request with
+ * its answers. */
 struct lk__request *lk__look_request(const struct lk__look *look, bool tracked);
 int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out, lk_error *error);
 
@@ -82,14 +68,6 @@ int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out
 int lk__look_show(struct lk__look *look, const char *type, lk_lock_info *info, bool *changed_out,
 		  lk_error *error);
 
-/* Takes the answers for one type of these. */
-void lk__look_choose(struct lk__look *look, enum lk__look_type type);
-
-/* Looks at a key of that type: 1 and the picture, 0 when it is not a lock, or a code. `any`: a
- * string is one whatever it says. Without a thread readers are not asked for apart. */
-int lk__look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info,
-		lk_error *error);
-
 /* Reads the answers: 1, 0 when the key is not a lock, or LK_ENOMEM. */
 int lk__look_read_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
@@ -98,25 +76,8 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
 int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
 
-/* Room for so many holders, of which there are none yet. False: no memory. */
-bool lk__look_holders(struct lk__look *look, size_t most, lk_lock_info *info);
-
-/* One more: an owner, once. */
-lk_holder *lk__look_hold(struct lk__look *look, const char *field, size_t field_size,
-			 int64_t ttl_ms, lk_lock_info *info);
-
-/* The server's time, in ms since 1970; and a score, which servers write with an exponent if it is
- * very far away. */
+/* The server's time, in ms since 1970. */
 int64_t lk__look_time_ms(const struct lk__look *look);
-int64_t lk__look_score(const redisReply *score);
-
-/* Recognizes a string by itself: a row of the table, or NULL, and what was looked for. */
-const struct lk__foreign *lk__look_foreign_string(const struct lk__look *look, int64_t ttl_ms,
-						  struct lk__foreign_seen *seen);
-
-/* Writes whose it looks like; NULL: nobody's. False: no memory. */
-bool lk__look_tell(struct lk__look *look, const struct lk__foreign_seen *seen,
-		   const struct lk__foreign *row, lk_lock_info *info);
 
 /* Deletes another library's lock that was just looked at, and wakes its waiters: 1, 0 there was
  * none, or a code. */
@@ -148,6 +109,5 @@ void lk__owner_free(struct lk__known_client *client);
 
 /* Forgets the answers, so that the key is asked for again; or the key as well. */
 void lk__look_forget(struct lk__look *look);
-void lk__look_clear(struct lk__look *look);
 
 #endif

@@ -5,11 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/check.h"
 #include "api/inspect.h"
+#include "base/clock.h"
+#include "base/fail.h"
 #include "conf/config.h"
 #include "conn/handshake.h"
+#include "conn/request.h"
 #include "lock/client.h"
+#include "lock/operation.h"
 #include "resp/reply.h"
+#include "sync/foreign/foreign.h"
+#include "sync/recipes.h"
 
 #define NO_END_MS INT64_C(922337203685477) /* Redisson's permit that never expires */
 #define PERMIT_BYTES 16
@@ -34,14 +41,16 @@ int64_t lk__look_time_ms(const struct lk__look *look)
 	return now_us < 0 ? 0 : now_us / 1000;
 }
 
-int64_t lk__look_score(const redisReply *score)
+/* A score, which servers write with an exponent if it is very far away. */
+static int64_t look_score(const redisReply *score)
 {
 	int64_t number = INT64_MAX;
 	lk__reply_number(score, INT64_MIN, INT64_MAX, &number);
 	return number;
 }
 
-bool lk__look_holders(struct lk__look *look, size_t most, lk_lock_info *info)
+/* Room for so many holders, of which there are none yet. False: no memory. */
+static bool look_holders(struct lk__look *look, size_t most, lk_lock_info *info)
 {
 	free(look->holders);
 	look->holders = calloc(most + 1, sizeof(*look->holders));
@@ -50,8 +59,9 @@ bool lk__look_holders(struct lk__look *look, size_t most, lk_lock_info *info)
 	return look->holders;
 }
 
-lk_holder *lk__look_hold(struct lk__look *look, const char *field, size_t field_size,
-			 int64_t ttl_ms, lk_lock_info *info)
+/* One more: an owner, once. */
+static lk_holder *look_hold(struct lk__look *look, const char *field, size_t field_size,
+			    int64_t ttl_ms, lk_lock_info *info)
 {
 	lk_holder *holder = &look->holders[info->holder_count++];
 	*holder = (lk_holder){
@@ -117,6 +127,188 @@ static bool is_writer(const char *field, size_t size)
 	       is_owner(field, size - end_size);
 }
 
+/* ---- another library's, by the table of their forms ---- */
+
+static struct lk__foreign_seen seen_of(const struct lk__look *look, const redisReply *value,
+				       unsigned kinds)
+{
+	return (struct lk__foreign_seen){.key = look->key,
+					 .key_size = look->key_size,
+					 .value = value->str,
+					 .value_size = (size_t)value->len,
+					 .kinds = kinds};
+}
+
+static unsigned string_kinds(int64_t ttl_ms)
+{
+	unsigned kinds = 1u << LK__FOREIGN_PLAIN | 1u << LK__FOREIGN_BESIDE;
+	return ttl_ms >= 0 ? kinds | 1u << LK__FOREIGN_COUNT : kinds;
+}
+
+/* Recognizes a string by itself: a row of the table, or NULL, and what was looked for. */
+static const struct lk__foreign *look_foreign_string(const struct lk__look *look, int64_t ttl_ms,
+						     struct lk__foreign_seen *seen)
+{
+	*seen = seen_of(look, look->parts[LK__LOOK_VALUE], string_kinds(ttl_ms));
+	return lk__foreign_find(seen);
+}
+
+/* Writes whose it looks like; NULL: nobody's. False: no memory. */
+static bool look_tell(struct lk__look *look, const struct lk__foreign_seen *seen,
+		      const struct lk__foreign *row, lk_lock_info *info)
+{
+	if (!row)
+		return true;
+	look->looks_like = lk__foreign_text(seen, row);
+	look->waker = lk__foreign_waker(seen, row);
+	info->looks_like = look->looks_like;
+	return look->looks_like;
+}
+
+/* The first of every `step` elements that a row knows, or NULL. */
+static const struct lk__foreign *row_of(struct lk__look *look, const redisReply *elements,
+					size_t step, unsigned kinds, struct lk__foreign_seen *seen)
+{
+	for (size_t i = 0; i + step <= elements->elements; i += step) {
+		if (elements->element[i]->type != REDIS_REPLY_STRING)
+			continue;
+		*seen = seen_of(look, elements->element[i], kinds);
+		const struct lk__foreign *row = lk__foreign_find(seen);
+		if (row)
+			return row;
+	}
+	return NULL;
+}
+
+/* Fields of a hash of which each is a lock, or of one that is a lock as a whole. */
+int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
+{
+	const redisReply *page = look->parts[LK__LOOK_VALUE];
+	unsigned kinds = 1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD;
+	struct lk__foreign_seen seen;
+	if (page->type != REDIS_REPLY_ARRAY || page->elements != 2 ||
+	    page->element[1]->type != REDIS_REPLY_ARRAY)
+		return 0;
+	const redisReply *fields = page->element[1];
+	const struct lk__foreign *row = row_of(look, fields, 2, kinds, &seen);
+	if (!row)
+		return 0;
+	if (!look_holders(look, fields->elements / 2, info) || !look_tell(look, &seen, row, info))
+		return LK_ENOMEM;
+	info->type = "foreign lock";
+	look->is_field = row->kind == LK__FOREIGN_FIELD;
+	for (size_t i = 0; i + 1 < fields->elements; i += 2) {
+		const redisReply *field = fields->element[i];
+		if (field->type != REDIS_REPLY_STRING)
+			continue;
+		seen = seen_of(look, field, 1u << row->kind);
+		if (lk__foreign_find(&seen) == row)
+			look_hold(look, field->str, (size_t)field->len, info->ttl_ms, info);
+	}
+	return 1;
+}
+
+int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
+{
+	const redisReply *members = look->parts[LK__LOOK_VALUE];
+	const redisReply *ttl = look->parts[LK__LOOK_TTL];
+	struct lk__foreign_seen seen;
+	info->ttl_ms = ttl->type == REDIS_REPLY_INTEGER ? ttl->integer : -1;
+	if (members->type != REDIS_REPLY_ARRAY)
+		return 0;
+	const struct lk__foreign *row = row_of(
+		look, members, 2, 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL, &seen);
+	if (!row)
+		return 0;
+	if (!look_holders(look, members->elements / 2, info) || !look_tell(look, &seen, row, info))
+		return LK_ENOMEM;
+	bool is_pool = row->kind == LK__FOREIGN_POOL;
+	info->type = is_pool ? "foreign semaphore" : "foreign lock";
+	int64_t now_ms = lk__look_time_ms(look);
+	for (size_t i = 0; i + 1 < members->elements; i += 2) {
+		const redisReply *member = members->element[i];
+		/* Its score is its end, but in a semaphore the time when it came. */
+		int64_t left_ms = is_pool ? info->ttl_ms
+					  : look_score(members->element[i + 1]) - now_ms;
+		/* A member that stands for the lock itself is not an owner. */
+		bool is_mark = (size_t)member->len == strlen(row->value) &&
+			       memcmp(member->str, row->value, (size_t)member->len) == 0;
+		if (!is_mark && (is_pool || left_ms > 0))
+			look_hold(look, member->str, (size_t)member->len, left_ms, info);
+	}
+	return 1;
+}
+
+/* A string is deleted as a plain lock is, since ours wait for it too. NULL: no memory. */
+static struct lk__request *force_request(const struct lk__look *look, const lk_lock_info *info,
+					 const struct lk__notify *notify)
+{
+	struct lk__words words = {0};
+	lk__words_add(&words, look->key, look->key_size);
+	if (look->type == LK__LOOK_STRING) {
+		size_t size;
+		char *channel = lk__channel_name(&lk__plain_recipe, look->key, look->key_size,
+						 &size);
+		lk__words_own(&words, channel, size);
+	} else {
+		lk__words_text(&words, look->type == LK__LOOK_ZSET ? "zset" : "hash");
+		lk__words_add(&words, info->holders[0].field,
+			      look->is_field ? info->holders[0].field_size : 0);
+	}
+	if (notify)
+		lk__notify_words(&words, notify);
+	return lk__words_script(&words,
+				look->type == LK__LOOK_STRING ? LK__SCRIPT_PLAIN_FORCE_RELEASE
+							      : LK__SCRIPT_FOREIGN_FORCE_RELEASE,
+				1);
+}
+
+/* 1: it is to be freed; 0: nobody has it; or a code. */
+static int force_check(const struct lk__look *look, const lk_lock_info *info, const char *what,
+		       lk_error *error)
+{
+	bool is_string = strcmp(info->type, "plain lock") == 0 && info->looks_like;
+	if (strcmp(info->type, "none") == 0)
+		return 0;
+	if (!is_string && strcmp(info->type, "foreign lock") != 0)
+		return lk__fail(error, LK_EINVAL,
+				"%s: \"%.100s\" is a %s, not another library's lock", what,
+				info->name, info->type);
+	if (look->is_field && info->holder_count > 1)
+		return lk__fail(error, LK_EINVAL,
+				"%s: the hash \"%.100s\" has %zu locks; delete the field of one",
+				what, info->name, info->holder_count);
+	return info->holder_count > 0;
+}
+
+int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error)
+{
+	const char *what = "lk_scan_force_release";
+	lk_client *client = look->client;
+	struct lk__notify *notify = NULL;
+	int rc = force_check(look, info, what, error);
+	if (rc <= 0)
+		return rc;
+	if (look->waker &&
+	    lk__notify_of(&notify, look->waker, look->key, look->key_size) == LK__NOTIFY_NO_MEMORY)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", what);
+	struct lk__request *request = force_request(look, info, notify);
+	lk__notify_free(notify);
+	if (request)
+		lk__request_frees(request);
+	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	rc = lk__ask(client, lk__node_scripts(node), look->thread, request, what, until_ns, error);
+	if (rc < 0)
+		return rc;
+	int64_t freed = 0;
+	rc = lk__reply_integer(request->reply, 0, 1, &freed)
+		     ? (freed || request->sends > 1)
+		     : lk__fail(error, LK_EMAYBEHELD, "%s: unexpected reply", what);
+	lk__request_free(request);
+	return rc;
+}
+
 /* ---- hashes ---- */
 
 /* False: the field is not a holder's. */
@@ -131,7 +323,7 @@ static bool holder_read(struct lk__look *look, const redisReply *field, const re
 	bool writes = has_mode && is_writer(field->str, size);
 	if (!writes && !is_owner(field->str, size))
 		return false;
-	lk_holder *holder = lk__look_hold(look, field->str, size, info->ttl_ms, info);
+	lk_holder *holder = look_hold(look, field->str, size, info->ttl_ms, info);
 	holder->hold_count = hold_count;
 	if (has_mode)
 		holder->role = writes ? LK_HOLDER_WRITER : LK_HOLDER_READER;
@@ -150,7 +342,7 @@ static const redisReply *mode_of(const redisReply *fields)
 static int holders_read(struct lk__look *look, const redisReply *fields, bool has_mode,
 			lk_lock_info *info)
 {
-	if (!lk__look_holders(look, fields->elements / 2, info))
+	if (!look_holders(look, fields->elements / 2, info))
 		return LK_ENOMEM;
 	for (size_t i = 0; i + 1 < fields->elements; i += 2) {
 		bool is_mode = has_mode && is_text(fields->element[i], "mode");
@@ -174,7 +366,7 @@ static int waiters_read(struct lk__look *look, size_t place, size_t step, int64_
 		const redisReply *field = reply->element[i];
 		const redisReply *score = reply->element[i + step - 1];
 		if (field->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
-		    (step == 2 && lk__look_score(score) <= now_ms))
+		    (step == 2 && look_score(score) <= now_ms))
 			continue;
 		look->waiters[info->waiter_count++] = (lk_waiter){field->str, (size_t)field->len};
 	}
@@ -293,7 +485,7 @@ static int permits_read(struct lk__look *look, lk_lock_info *info)
 	int64_t now_ms = lk__look_time_ms(look);
 	size_t count = elements_of(reply) / 2;
 	look->ids = calloc(count + 1, LK_PERMIT_ID_SIZE);
-	if (!look->ids || !lk__look_holders(look, count, info))
+	if (!look->ids || !look_holders(look, count, info))
 		return LK_ENOMEM;
 	for (size_t i = 0; i < count; i++) {
 		const redisReply *member = reply->element[2 * i],
@@ -301,13 +493,13 @@ static int permits_read(struct lk__look *look, lk_lock_info *info)
 		if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING ||
 		    member->len != PERMIT_BYTES)
 			continue;
-		int64_t end_ms = lk__look_score(score);
+		int64_t end_ms = look_score(score);
 		char *id = look->ids + info->holder_count * LK_PERMIT_ID_SIZE;
 		if (end_ms <= now_ms)
 			continue;
 		permit_id(member, id);
-		lk_holder *holder = lk__look_hold(look, id, 2 * (size_t)PERMIT_BYTES,
-						  end_ms >= NO_END_MS ? -1 : end_ms - now_ms, info);
+		lk_holder *holder = look_hold(look, id, 2 * (size_t)PERMIT_BYTES,
+					      end_ms >= NO_END_MS ? -1 : end_ms - now_ms, info);
 		holder->role = LK_HOLDER_PERMIT;
 	}
 	return 1;
@@ -342,14 +534,14 @@ static int count_read(struct lk__look *look, const struct lk__foreign_seen *seen
 	info->may_be_data = row && row->kind == LK__FOREIGN_BESIDE;
 	if (info->may_be_data)
 		info->type = "counter beside a lock";
-	return lk__look_tell(look, seen, row, info) ? rc : LK_ENOMEM;
+	return look_tell(look, seen, row, info) ? rc : LK_ENOMEM;
 }
 
 static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_info *info)
 {
-	if (!lk__look_holders(look, 1, info))
+	if (!look_holders(look, 1, info))
 		return LK_ENOMEM;
-	lk__look_hold(look, value->str, (size_t)value->len, info->ttl_ms, info);
+	look_hold(look, value->str, (size_t)value->len, info->ttl_ms, info);
 	info->type = "plain lock";
 	info->waiting_clients = listeners(look, false, 0);
 	return 1;
@@ -362,12 +554,12 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 	if (value->type != REDIS_REPLY_STRING || (value->len == 0 && !any))
 		return 0;
 	struct lk__foreign_seen seen;
-	const struct lk__foreign *row = lk__look_foreign_string(look, info->ttl_ms, &seen);
+	const struct lk__foreign *row = look_foreign_string(look, info->ttl_ms, &seen);
 	bool is_theirs = row && row->kind == LK__FOREIGN_PLAIN &&
 			 row->certainty != LK__FOREIGN_GUESS;
 	if (!is_theirs && is_count(value, &info->count))
 		return count_read(look, &seen, row, info);
-	if (!lk__look_tell(look, &seen, row, info))
+	if (!look_tell(look, &seen, row, info))
 		return LK_ENOMEM;
 	info->may_be_data = !is_theirs && !is_token(value);
 	return row || any || is_token(value) ? plain_read(look, value, info) : 0;
