@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,9 @@ import pytest
 import lockkeeper
 
 SLOW = float(os.environ.get("LK_TEST_SLOW", "1"))
+
+# A shell starts what runs in the background with SIGINT ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
