@@ -91,8 +91,10 @@ static void check_made(const struct sim_key *key, const struct sim_item *item)
 {
 	if (closed && (key->type == SIM_HASH || key->type == SIM_STRING))
 		sim_fail("all is given back, and then %s has %s", key->name, item->bytes);
+	struct server *own = server; /* a judge may look at another */
 	if (watch)
 		watch(server->redis.number, key, item);
+	server = own;
 }
 
 /* A barrier remembers for an hour what became of those who came. */
@@ -237,12 +239,14 @@ static void tell_follower(const struct sim_asked *asked)
 {
 	bool script = asked->count > 3 && sim_word_is(asked->words[0], "EVALSHA");
 	int number = script ? sim_script_of_sha1(asked->words[1]) : -1;
+	struct server *own = server; /* a judge may look at another */
 	if (follow)
 		follow(asked->redis->number,
 		       number < 0 ? asked->words[0].bytes : sim_script_name(number),
 		       script             ? asked->words[3].bytes
 		       : asked->count > 1 ? asked->words[1].bytes
 					  : "");
+	server = own;
 }
 
 static void obey(const struct request *request)
