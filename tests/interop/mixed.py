@@ -76,6 +76,8 @@ def take_several(ours, theirs, history, names: str, pairs: tuple[int, int]) -> N
 def take_permits(ours, theirs, history, name: str, kind: str, pairs: tuple[int, int]) -> None:
     """Of three; in the end all are back."""
     theirs.call("set", name, kind=kind, count=3).ok()
+    for keeper in (ours, theirs):  # neither is done before the other has connected
+        keeper.call("stress", name, kind=kind, thread="s", threads=4, pairs=1, history=history())
     paths = history(), history()
     runs = [keeper.say("stress", name, kind=kind, thread="s", threads=4, pairs=count, hold_us=300,
                        pause_us=300, run=number, history=path)
