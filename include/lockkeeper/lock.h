@@ -98,10 +98,10 @@
  * listens on a channel, and looks for a request with each renewal: so one whose message was lost is
  * told a third of the lease later at the latest. A request counts for the grant that it was made
  * to, for 60 s. In Redis, for as long: "lockkeeper_ask:{<name>}", a string; the channel has the
- * same name. A user without the right to them has the lock, and hears nothing. Red locks and permits
- * cannot be asked for, and LK_EINVAL says so: a request names the holder by its field, of which a
- * red lock has another on each node; and a caller that wants one of several permits cannot say
- * whose.
+ * same name. A user without the right to them has the lock, and hears nothing. Red locks and
+ * permits cannot be asked for, and LK_EINVAL says so: a request names the holder by its field, of
+ * which a red lock has another on each node; and a caller that wants one of several permits cannot
+ * say whose.
  *
  * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this
  * lock, and it excludes them. Not all of them wake each other. A release of this lock wakes waiters
