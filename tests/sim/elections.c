@@ -769,12 +769,5 @@ void sim_elections_run(uint64_t seed, bool verbose)
 	sim_network_begin();
 	sim_mixture_begin(1, mixed, true, SIM_ELECTION);
 	sim_terms_begin(gives_time);
-	sim_spawn(run_main, NULL);
-	sim_run();
-	if (!sim_failure())
-		sim_door_end();
-	sim_server_end();
-	sim_mixture_end();
-	sim_network_end();
-	sim_end();
+	sim_mixture_run(run_main);
 }

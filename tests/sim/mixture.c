@@ -4,10 +4,12 @@
 
 #include "cluster.h"
 #include "failovers.h"
+#include "network.h"
 #include "order.h"
 #include "outages.h"
 #include "replication.h"
 #include "server.h"
+#include "simulated_door.h"
 #include "world.h"
 
 #define SENTINELS 3
@@ -74,8 +76,15 @@ void sim_mixture_settle(void)
 		sim_failovers_end();
 }
 
-void sim_mixture_end(void)
+void sim_mixture_run(void *(*main)(void *))
 {
+	sim_spawn(main, NULL);
+	sim_run();
+	if (!sim_failure())
+		sim_door_end();
+	sim_server_end();
 	sim_cluster_end();
 	sim_replication_end();
+	sim_network_end();
+	sim_end();
 }

@@ -28,6 +28,8 @@ void sim_mixture_outages(bool forget);
 /* All troubles cease; behind it all servers do what they should. */
 void sim_mixture_settle(void);
 
-void sim_mixture_end(void);
+/* Runs the world from its first thread on until all is over, and takes it apart: behind
+ * sim_door_begin(), sim_network_begin() and sim_mixture_begin(). */
+void sim_mixture_run(void *(*main)(void *));
 
 #endif

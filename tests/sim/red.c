@@ -514,14 +514,7 @@ static void run(uint64_t seed, bool verbose, unsigned troubles, bool mixed)
 	sim_door_begin();
 	sim_network_begin();
 	sim_mixture_begin(servers, mixed, sim_chance(250), KEY);
-	sim_spawn(run_main, NULL);
-	sim_run();
-	if (!sim_failure())
-		sim_door_end();
-	sim_server_end();
-	sim_mixture_end();
-	sim_network_end();
-	sim_end();
+	sim_mixture_run(run_main);
 }
 
 void sim_red_run(uint64_t seed, bool verbose)

@@ -685,12 +685,5 @@ void sim_watches_run(uint64_t seed, bool verbose)
 	sim_server_watch(made);
 	if (exact)
 		sim_server_follow(ran);
-	sim_spawn(run_main, NULL);
-	sim_run();
-	if (!sim_failure())
-		sim_door_end();
-	sim_server_end();
-	sim_mixture_end();
-	sim_network_end();
-	sim_end();
+	sim_mixture_run(run_main);
 }
