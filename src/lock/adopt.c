@@ -10,6 +10,7 @@
 #include "lock/client.h"
 #include "lock/compensation.h"
 #include "lock/doubt.h"
+#include "lock/release.h"
 #include "sync/script.h"
 
 static int adopt_fail(const struct lk__adopting *adopting, int code, const char *reason)
@@ -41,20 +42,11 @@ static int adopt_check(const struct lk__adopting *adopting)
 
 static struct lk__request *adopt_request(const struct lk__adopting *adopting)
 {
-	const struct lk__entry *entry = adopting->entry;
-	char field[LK__FIELD_SIZE];
-	lk__field(entry, adopting->number, field);
-	struct lk__try wanted = {
-		.target = &entry->target,
-		.field = field,
-		.number = adopting->number,
-		.lease_ms = adopting->lease_ms,
-		.flags = adopting->want->settings.flags,
-	};
-	struct lk__request *request = entry->target.recipe->exchange(&wanted,
-								     adopting->want->adopts);
+	struct lk__request *request = lk__exchange_request(adopting->entry, adopting->want->adopts,
+							   adopting->number, adopting->lease_ms,
+							   adopting->want->settings.flags);
 	if (request) {
-		request->resend = request->patient = true;
+		request->patient = true;
 		request->deadline_ns = adopting->until_ns;
 	}
 	return request;

@@ -316,24 +316,34 @@ static int wire_look(struct lk__releasing *releasing)
 
 /* ---- exchange: release and acquire in one ---- */
 
-static struct lk__request *exchange_request(const struct lk__exchange *exchange,
-					    const struct lk__entry *entry)
+struct lk__request *lk__exchange_request(const struct lk__entry *entry, const char *from,
+					 uint64_t number, int64_t lease_ms, unsigned flags)
 {
-	char from[LK__FIELD_SIZE], to[LK__FIELD_SIZE];
-	lk__field(entry, entry->grant.number, from);
-	lk__field(entry, exchange->number, to);
+	char to[LK__FIELD_SIZE];
+	lk__field(entry, number, to);
 	struct lk__try wanted = {
 		.target = &entry->target,
 		.field = to,
-		.number = exchange->number,
-		.lease_ms = exchange->lease_ms,
-		.flags = exchange->waiter->settings.flags,
+		.number = number,
+		.lease_ms = lease_ms,
+		.flags = flags,
 	};
 	struct lk__request *request = entry->target.recipe->exchange(&wanted, from);
-	if (request) {
+	if (request)
 		request->resend = true;
+	return request;
+}
+
+static struct lk__request *exchange_request(const struct lk__exchange *exchange,
+					    const struct lk__entry *entry)
+{
+	char from[LK__FIELD_SIZE];
+	lk__field(entry, entry->grant.number, from);
+	struct lk__request *request = lk__exchange_request(entry, from, exchange->number,
+							   exchange->lease_ms,
+							   exchange->waiter->settings.flags);
+	if (request)
 		request->deadline_ns = exchange->deadline_ns;
-	}
 	return request;
 }
 

@@ -33,6 +33,11 @@ struct lk__exchange {
 	int64_t deadline_ns;
 };
 
+/* Makes the request that hands the lock from the field `from` to the owner with that number. It is
+ * safe to send again. NULL without memory. */
+struct lk__request *lk__exchange_request(const struct lk__entry *entry, const char *from,
+					 uint64_t number, int64_t lease_ms, unsigned flags);
+
 /* The call: a count off, and the last one frees the lock. */
 struct lk__releasing {
 	struct lk__op op;
