@@ -116,7 +116,7 @@ int elect_watch_asked(struct elect_watch *watch, char asked_out[LK_FIELD_SIZE])
 
 /* ---- the drain ---- */
 
-/* Whoever it was that leads, it makes way for the first other one; a question that fails is put
+/* The leader of that moment makes way for the first other candidate. A question that fails is put
  * again. */
 static void drain_obey(struct elect_watch *watch)
 {

@@ -67,8 +67,8 @@
  * A SLOT THAT MOVED to another shard of a cluster costs the vote for `quarantine_ms` from when the
  * client notices it, within about a second: no replica is known to have the keys that moved with
  * it. A failover within the shard is as above. A held lock stays: it is renewed and released where
- * its slot is. While a slot is moved key by key, what its new master grants is no vote. A client
- * that connects after the move cannot notice it, and trusts the new master.
+ * its slot is. The new master of a slot that moves key by key has no vote. A client that connects
+ * after the move cannot notice it, and trusts the new master.
  *
  * RENEWAL by the watchdog needs a majority too. While the majority stands, the library also writes
  * the lock to a node that came back empty, or had not granted at first: as soon as its client is

@@ -11,7 +11,8 @@
 
 #include "lock/client.h"
 
-/* A picture of the entries, each with a reference, to be freed; NULL when there is no memory. */
+/* Lists the entries of this moment, each with a reference. The caller frees the list. NULL without
+ * memory. */
 struct lk__entry **lk__client_entries(lk_client *client, size_t *count_out);
 
 /* Every release is answered that nobody waits for, and so is every try: its waiter may have left,
