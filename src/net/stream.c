@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,6 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conf/url.h"
-#include "net/errand.h"
 #include "net/stream.h"
 
 #define ADDRESSES_MAX 16
@@ -79,6 +79,82 @@ static struct lk__stream *plain_new(int fd)
 	return stream;
 }
 
+/* ---- errands ---- */
+
+/*
+ * An errand can be neither limited nor stepped, so it has a thread of its own: a name to look up, a
+ * callback of the program, files of certificates.
+ *
+ * The thread is detached. The giver of the errand waits for its descriptor, or leaves: then the
+ * thread frees it at the end.
+ */
+
+#define LOOK_MS 1000 /* between looks, in case its descriptor was closed */
+
+/* The first member of what it is about. */
+struct errand {
+	void (*run)(struct errand *errand);
+	void (*free)(struct errand *errand); /* by the last that lets go of it */
+	_Atomic int users;
+	_Atomic bool done; /* what `run` has written is there */
+	int fd;            /* readable when it is done */
+};
+
+static bool errand_is_done(const struct errand *errand)
+{
+	return atomic_load(&errand->done);
+}
+
+/* Lets go of it, done or not. NULL is fine. */
+static void errand_leave(struct errand *errand)
+{
+	if (!errand || atomic_fetch_sub(&errand->users, 1) > 1)
+		return;
+	if (errand->fd >= 0)
+		lk__fd_close(errand->fd);
+	errand->free(errand);
+}
+
+static void *errand_main(void *argument)
+{
+	struct errand *errand = argument;
+	errand->run(errand);
+	atomic_store(&errand->done, true);
+	lk__wake_fd(errand->fd);
+	errand_leave(errand);
+	return NULL;
+}
+
+/* Begins it; `run` and `free` are set. 0, or an errno, and then it is freed. Without a thread it is
+ * done here. */
+static int errand_begin(struct errand *errand, bool thread)
+{
+	errand->fd = -1;
+	atomic_store(&errand->done, !thread);
+	atomic_store(&errand->users, thread ? 2 : 1);
+	if (!thread) {
+		errand->run(errand);
+		return 0;
+	}
+	errand->fd = lk__wake_fd_new();
+	int failed = errand->fd < 0 ? errno : lk__thread_start(NULL, errand_main, errand);
+	if (failed) {
+		errand_leave(errand); /* for the thread that is not there */
+		errand_leave(errand);
+	}
+	return failed;
+}
+
+/* Waits until it is done, and lets go of it. NULL is fine. */
+static void errand_end(struct errand *errand)
+{
+	while (errand && !errand_is_done(errand)) {
+		struct pollfd polled = {.fd = errand->fd, .events = POLLIN};
+		lk__poll(&polled, 1, LOOK_MS);
+	}
+	errand_leave(errand);
+}
+
 /* ---- opening ---- */
 
 enum opening_state {
@@ -96,7 +172,7 @@ enum opening_state {
 /* The work that may take long once a server is there: to read the files of certificates takes tens
  * of ms, and the program is asked for credentials. */
 struct readying {
-	struct lk__errand errand; /* first */
+	struct errand errand;     /* first */
 	struct lk_config *config; /* which gets the credentials */
 	char place[LK__PLACE_SIZE];
 	char node[NODE_SIZE];
@@ -177,15 +253,15 @@ static int opening_goes_on(struct lk__opening *opening, enum opening_state state
 /* getaddrinfo() can be neither limited nor interrupted, so a name is looked up by an errand, which
  * outlives a caller that gives up by at most the resolver's own limit. */
 struct lookup {
-	struct lk__errand errand; /* first */
-	int failed;               /* EAI_… */
+	struct errand errand; /* first */
+	int failed;           /* EAI_… */
 	int system_errno;
 	struct addrinfo *addresses;
 	char port[PORT_SIZE];
 	char host[];
 };
 
-static void lookup_free(struct lk__errand *errand)
+static void lookup_free(struct errand *errand)
 {
 	struct lookup *lookup = (struct lookup *)errand;
 	if (lookup->addresses)
@@ -193,7 +269,7 @@ static void lookup_free(struct lk__errand *errand)
 	free(lookup);
 }
 
-static void lookup_run(struct lk__errand *errand)
+static void lookup_run(struct errand *errand)
 {
 	struct lookup *lookup = (struct lookup *)errand;
 	lookup->failed = lk__look_up(&lookup->addresses, lookup->host, lookup->port, 0);
@@ -215,7 +291,7 @@ static int lookup_begin(struct lookup **lookup_out, const char *host, int port)
 	lookup->errand.free = lookup_free;
 	memcpy(lookup->host, host, strlen(host));
 	print_port(lookup->port, port);
-	int failed = lk__errand_begin(&lookup->errand, true);
+	int failed = errand_begin(&lookup->errand, true);
 	if (failed == 0)
 		*lookup_out = lookup;
 	return failed;
@@ -277,7 +353,7 @@ static int name_begin(struct lk__opening *opening)
 static int name_look(struct lk__opening *opening)
 {
 	struct lookup *lookup = opening->lookup;
-	if (!lk__errand_is_done(&lookup->errand))
+	if (!errand_is_done(&lookup->errand))
 		return lk__now_ns() < opening->deadline_ns ? 0 : fail_connect(opening, -ETIMEDOUT);
 	opening->addresses = lookup->addresses;
 	lookup->addresses = NULL;
@@ -377,7 +453,7 @@ static int plain_begin(struct lk__opening *opening, struct lk__stream **stream_o
 	return 1;
 }
 
-static void readying_free(struct lk__errand *errand)
+static void readying_free(struct errand *errand)
 {
 	struct readying *readying = (struct readying *)errand;
 	if (readying->fd >= 0)
@@ -387,7 +463,7 @@ static void readying_free(struct lk__errand *errand)
 	free(readying);
 }
 
-static void readying_run(struct lk__errand *errand)
+static void readying_run(struct errand *errand)
 {
 	struct readying *readying = (struct readying *)errand;
 	struct lk_config *config = readying->config;
@@ -431,7 +507,7 @@ static void swap(char **one, char **other)
 static int readying_look(struct lk__opening *opening, struct lk__stream **stream_out)
 {
 	struct readying *readying = opening->readying;
-	if (!lk__errand_is_done(&readying->errand))
+	if (!errand_is_done(&readying->errand))
 		return lk__now_ns() < opening->readiness.until_ns
 			       ? 0
 			       : fail_connect(opening, -ETIMEDOUT);
@@ -454,15 +530,15 @@ static int readying_begin(struct lk__opening *opening)
 	int rc = readying_new(opening);
 	if (rc < 0)
 		return rc;
-	struct lk__errand *errand = &opening->readying->errand;
-	int failed = lk__errand_begin(errand, !config->threadless);
+	struct errand *errand = &opening->readying->errand;
+	int failed = errand_begin(errand, !config->threadless);
 	if (failed) {
 		opening->readying = NULL;
 		return fail_errand(opening, failed);
 	}
 	rc = opening_waits(opening, OPENING_READYING, errand->fd, POLLIN,
 			   config->credentials ? LK__NEVER : opening->deadline_ns);
-	return lk__errand_is_done(errand) ? STEP_ON : rc;
+	return errand_is_done(errand) ? STEP_ON : rc;
 }
 
 static int connected(struct lk__opening *opening, struct lk__stream **stream_out)
@@ -517,7 +593,7 @@ struct lk__opening *lk__opening_new(struct lk_config *config, int64_t deadline_n
 bool lk__opening_asks(const struct lk__opening *opening)
 {
 	return opening->readying && opening->config->credentials &&
-	       !lk__errand_is_done(&opening->readying->errand);
+	       !errand_is_done(&opening->readying->errand);
 }
 
 bool lk__opening_shakes(const struct lk__opening *opening)
@@ -529,11 +605,11 @@ void lk__opening_free(struct lk__opening *opening)
 {
 	if (!opening)
 		return;
-	lk__errand_leave((struct lk__errand *)opening->lookup);
+	errand_leave((struct errand *)opening->lookup);
 	if (lk__opening_asks(opening))
-		lk__errand_end(&opening->readying->errand);
+		errand_end(&opening->readying->errand);
 	else
-		lk__errand_leave((struct lk__errand *)opening->readying);
+		errand_leave((struct errand *)opening->readying);
 	if (opening->addresses)
 		lk__look_up_free(opening->addresses);
 	if (opening->fd >= 0)

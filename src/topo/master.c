@@ -96,43 +96,40 @@ static bool has_followed(const struct lk__master *master, const char *place)
 	return false;
 }
 
-void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place, bool alive, bool follows)
+/*
+ * Tells whether the replica was the master, as this client remembers or the peer has it. It counts
+ * once it has followed, or when its master has it connected. It takes sentinels 8 s to have it
+ * follow the new master, and up to 10 s to see that it does. They may promote it again before that.
+ */
+static bool is_returning(const struct lk__master *master, const struct lk__master_replica *replica)
+{
+	return replica->was_master || strcmp(replica->place, master->former) == 0;
+}
+
+/* One whose link is down is only shown, in case that few answer, while it returns; and while it
+ * joins, unless it has been seen to follow before. */
+void lk__master_hear(const struct lk__scout *scout, const struct lk__peer *peer,
+		     const struct lk__master_replica *replica)
 {
 	struct lk__master *master = master_of(scout);
 	char cut[LK__CONN_PLACE_SIZE];
-	snprintf(cut, sizeof(cut), "%.63s", place);
-	bool followed = follows || has_followed(master, cut);
-	struct replica *slot = master_slot(master, cut, peer->says, alive);
+	snprintf(cut, sizeof(cut), "%.63s", replica->place);
+	bool linked = !replica->alive || replica->promoted || replica->follows;
+	bool returns = !linked && is_returning(master, replica);
+	bool followed = replica->follows || has_followed(master, cut);
+	bool counts = replica->alive && !returns && (linked || followed || !replica->joins);
+	struct replica *slot = master_slot(master, cut, peer->says, counts);
 	if (slot) {
-		replica_set(slot, cut, peer, alive);
+		replica_set(slot, cut, peer, counts);
 		slot->followed = followed;
-	} else if (alive) {
+	} else if (counts) {
 		master->too_many_round = lk__scout_round(scout);
 	}
-	if (follows && strcmp(place, master->former) == 0 &&
+	if (returns && peer->asked_round >= master->returning.round)
+		replica_set(&master->returning, cut, peer, true);
+	if (replica->follows && strcmp(replica->place, master->former) == 0 &&
 	    strcmp(peer->says, master->believed) == 0)
 		*master->former = '\0'; /* it counts from now on, also where its link is down */
-}
-
-/* It is shown, in case that few answer. */
-void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,
-			  const char *place)
-{
-	char cut[LK__CONN_PLACE_SIZE];
-	snprintf(cut, sizeof(cut), "%.63s", place);
-	lk__master_replica(scout, peer, place, false, false);
-	if (peer->asked_round >= master_of(scout)->returning.round)
-		replica_set(&master_of(scout)->returning, cut, peer, true);
-}
-
-void lk__master_joining(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place)
-{
-	char cut[LK__CONN_PLACE_SIZE];
-	snprintf(cut, sizeof(cut), "%.63s", place);
-	bool counts = has_followed(master_of(scout), cut);
-	lk__master_replica(scout, peer, place, counts, false);
 }
 
 /* While some have not answered, those of the last round count as well. */
@@ -194,16 +191,6 @@ static void master_count_replicas(struct lk__master *master, const char *place, 
 
 /* ---- what is believed ---- */
 
-const char *lk__master_believed(const struct lk__scout *scout)
-{
-	return master_of(scout)->believed;
-}
-
-const char *lk__master_former(const struct lk__scout *scout)
-{
-	return master_of(scout)->former;
-}
-
 /* "": nothing. */
 static void master_believe(struct lk__master *master, const char *place)
 {
@@ -233,7 +220,7 @@ bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error)
 {
 	struct lk__master *master = master_of(scout);
 	char place[LK__PLACE_SIZE];
-	enum lk__verdict verdict = master->ops->judge(scout, over, place, error);
+	enum lk__verdict verdict = master->ops->judge(scout, master->believed, over, place, error);
 	bool few = verdict == LK__VERDICT_FEW;
 	if (verdict == LK__VERDICT_MASTER || few) {
 		master_believe(master, place); /* first: no old connection is asked for fewer */
@@ -294,12 +281,6 @@ static const struct lk__finder_ops master_finder_ops = {
 struct lk__finder *lk__master_finder(struct lk__master *master)
 {
 	return &master->finder;
-}
-
-/* See lk__scout_turn(). */
-static int64_t master_turn(struct lk__master *master, int set_fd)
-{
-	return lk__scout_turn(master->scout, set_fd);
 }
 
 /* ---- birth and death ---- */
@@ -373,7 +354,7 @@ static void moving_free(struct lk__topo *topo)
 
 static int64_t moving_turn(struct lk__topo *topo, int set_fd)
 {
-	return master_turn(((struct moving *)topo)->master, set_fd);
+	return lk__scout_turn(((struct moving *)topo)->master->scout, set_fd);
 }
 
 static const struct lk__topo_ops moving_ops = {

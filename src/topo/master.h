@@ -32,9 +32,10 @@ struct lk__master_ops {
 	 * alive. NULL: those that were told of. */
 	int (*replicas)(const struct lk__scout *scout, const char *place,
 			struct lk__listed *listed);
-	/* What is known; `over`: nobody else will answer. The first three have no error. */
-	enum lk__verdict (*judge)(const struct lk__scout *scout, bool over, char *place_out,
-				  lk_error *error);
+	/* What is known; `believed`: the server that is at present, or ""; `over`: nobody else will
+	 * answer. The first three have no error. */
+	enum lk__verdict (*judge)(const struct lk__scout *scout, const char *believed, bool over,
+				  char *place_out, lk_error *error);
 };
 
 /* `asking` as lk__scout_new() takes it. */
@@ -52,23 +53,16 @@ void lk__master_stop(struct lk__master *master);
 bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error);
 void lk__master_told(struct lk__scout *scout);
 
-/* The server that is believed at present, or ""; and the one before it, until that has been seen to
- * follow. */
-const char *lk__master_believed(const struct lk__scout *scout);
-const char *lk__master_former(const struct lk__scout *scout);
+/* What a peer says of a replica of the master that it names. */
+struct lk__master_replica {
+	const char *place;
+	bool alive, follows;
+	bool promoted;   /* it is being made the master */
+	bool was_master; /* it has called itself a master ever since it was made a replica */
+	bool joins;      /* it gets its first copy of the data */
+};
 
-/* A replica of the master that a peer names; whether it says that the replica is alive, and that it
- * follows. */
-void lk__master_replica(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place, bool alive, bool follows);
-
-/* A former master, which is alive and is not seen to follow yet. */
-void lk__master_returning(const struct lk__scout *scout, const struct lk__peer *peer,
-			  const char *place);
-
-/* One that gets its first copy of the data, as the peer says. One that has been seen to follow
- * before counts all the same. */
-void lk__master_joining(const struct lk__scout *scout, const struct lk__peer *peer,
-			const char *place);
+void lk__master_hear(const struct lk__scout *scout, const struct lk__peer *peer,
+		     const struct lk__master_replica *replica);
 
 #endif

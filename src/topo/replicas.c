@@ -79,10 +79,9 @@ static bool may_be_master(const struct lk__scout *scout, const struct lk__peer *
 
 /* The one that is believed may be believed again before all the others have answered, unless one of
  * those was a master when it was last heard: it is no replica that must have a grant. */
-static enum lk__verdict replicas_judge(const struct lk__scout *scout, bool over, char *place_out,
-				       lk_error *error)
+static enum lk__verdict replicas_judge(const struct lk__scout *scout, const char *believed,
+				       bool over, char *place_out, lk_error *error)
 {
-	const char *believed = lk__master_believed(scout);
 	size_t masters = 0, answers = 0;
 	bool known = false, denied = false, doubted = false;
 	for (size_t i = 0; i < lk__scout_count(scout); i++) {

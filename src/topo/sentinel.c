@@ -155,20 +155,11 @@ static bool follows(const redisReply *replica)
 	return field_is(replica, "master-link-status", "ok");
 }
 
-/*
- * One that was the master, as this client remembers, or as the sentinel has it: it has called
- * itself a master ever since the sentinel made it a replica. One that is being promoted has been
- * heard to follow before.
- *
- * It counts once it has followed, or when its master has it connected. It takes sentinels 8 s to
- * have it follow the new master, and up to 10 s to see that it does. They may promote it again
- * before that.
- */
-static bool is_former(const struct lk__scout *scout, const redisReply *replica, const char *place)
+/* One that is being promoted has been heard to follow before. */
+static bool was_master(const redisReply *replica)
 {
-	bool reported = field_is(replica, "role-reported", "master") &&
-			field_is(replica, "master-host", "?");
-	return strcmp(place, lk__master_former(scout)) == 0 || reported;
+	return field_is(replica, "role-reported", "master") &&
+	       field_is(replica, "master-host", "?");
 }
 
 /* Whether sentinels promote `other` before `replica`, as long as both are up: by the priority, and
@@ -206,16 +197,15 @@ static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *pee
 	char place[LK__PLACE_SIZE];
 	if (!lk__sentinel_place(replica, place))
 		return;
-	bool alive = is_alive(replica);
-	bool promoted = strstr(lk__sentinel_field(replica, "flags"), "promoted");
-	if (!alive || promoted || follows(replica))
-		lk__master_replica(scout, peer, place, alive, follows(replica));
-	else if (is_former(scout, replica, place))
-		lk__master_returning(scout, peer, place);
-	else if (is_joining(replicas, replica))
-		lk__master_joining(scout, peer, place);
-	else
-		lk__master_replica(scout, peer, place, true, false);
+	const struct lk__master_replica said = {
+		.place = place,
+		.alive = is_alive(replica),
+		.follows = follows(replica),
+		.promoted = strstr(lk__sentinel_field(replica, "flags"), "promoted"),
+		.was_master = was_master(replica),
+		.joins = is_joining(replicas, replica),
+	};
+	lk__master_hear(scout, peer, &said);
 }
 
 /* A sentinel that says where the master is must also say which replicas it has. */
@@ -267,9 +257,10 @@ static void sentinel_fail(const struct lk__scout *scout, const struct lk__vote *
 		lk__scout_fail(scout, error, LK_EUNAVAILABLE, "the sentinels disagree");
 }
 
-static enum lk__verdict sentinel_judge(const struct lk__scout *scout, bool over, char *place_out,
-				       lk_error *error)
+static enum lk__verdict sentinel_judge(const struct lk__scout *scout, const char *believed,
+				       bool over, char *place_out, lk_error *error)
 {
+	(void)believed;
 	struct lk__vote vote = lk__vote_of(scout);
 	bool named = vote.most > 0 && strcmp(vote.common, NOBODY) != 0;
 	if (named && lk__vote_decides(&vote, over)) {

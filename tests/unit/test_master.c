@@ -35,10 +35,10 @@ uint64_t __wrap_lk__scout_round(const struct lk__scout *scout)
 	return round_now;
 }
 
-static enum lk__verdict judge(const struct lk__scout *scout, bool over, char *place_out,
-			      lk_error *error)
+static enum lk__verdict judge(const struct lk__scout *scout, const char *believed, bool over,
+			      char *place_out, lk_error *error)
 {
-	(void)scout, (void)over, (void)error;
+	(void)scout, (void)believed, (void)over, (void)error;
 	snprintf(place_out, LK__PLACE_SIZE, MASTER);
 	return LK__VERDICT_MASTER;
 }
@@ -82,7 +82,8 @@ static int tear_down(void **state)
 static void peer_says(uint64_t asked_round, bool alive)
 {
 	struct lk__peer peer = {.asked_round = asked_round, .says = MASTER};
-	lk__master_replica(NULL, &peer, REPLICA, alive, alive);
+	const struct lk__master_replica replica = {REPLICA, .alive = alive, .follows = alive};
+	lk__master_hear(NULL, &peer, &replica);
 }
 
 static int counted(bool over)
