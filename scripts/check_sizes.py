@@ -16,6 +16,7 @@ from tree import ROOT, files, finish, name
 FUNCTION_LINES, FILE_LINES, SUBJECT_LINES, COLUMNS = 70, 800, 1200, 100
 # A file with one subject, and the struct that is its subject.
 SUBJECTS: dict[str, str] = {
+    "src/api/counter.c": "counter_call",
     "src/api/inspect.c": "lk__look",
     "src/conn/conn.c": "lk__conn",
     "src/lock/acquire.c": "lk__acquire",

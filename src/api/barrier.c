@@ -149,8 +149,12 @@ int lk_barrier_leave(lk_barrier *barrier, int64_t wait_ms, lk_cancel *cancel, lk
 			   cancel, NULL);
 }
 
-static int barrier_start(const struct lk__start *start, enum lk__meeting_way way)
+int lk__start_barrier(const struct lk__start *start)
 {
+	int operation = start->request->operation;
+	enum lk__meeting_way way = operation == LK_OP_AWAIT   ? LK__MEETING_AWAIT
+				   : operation == LK_OP_ENTER ? LK__MEETING_ENTER
+							      : LK__MEETING_LEAVE;
 	lk_barrier *barrier = start->handle;
 	const struct barrier_call call = {barrier, way, start->request->wait_ms, start->operation,
 					  start->error};
@@ -173,19 +177,4 @@ static int barrier_start(const struct lk__start *start, enum lk__meeting_way way
 	}
 	lk__leave(saved);
 	return rc;
-}
-
-int lk__start_barrier_await(const struct lk__start *start)
-{
-	return barrier_start(start, LK__MEETING_AWAIT);
-}
-
-int lk__start_barrier_enter(const struct lk__start *start)
-{
-	return barrier_start(start, LK__MEETING_ENTER);
-}
-
-int lk__start_barrier_leave(const struct lk__start *start)
-{
-	return barrier_start(start, LK__MEETING_LEAVE);
 }

@@ -40,10 +40,15 @@ struct lk__start {
 	lk_error *error;
 };
 
-#define LK__START(operation, handle, members, call)                                                \
-	int lk__start_##call(const struct lk__start *start);
-LK_REQUEST_MAP(LK__START)
-#undef LK__START
+/* The start of the operations of each handle: 0, or why none has begun. */
+int lk__start_client(const struct lk__start *start);
+int lk__start_drain(const struct lk__start *start); /* of a client */
+int lk__start_lock(const struct lk__start *start);
+int lk__start_semaphore(const struct lk__start *start);
+int lk__start_permit_semaphore(const struct lk__start *start);
+int lk__start_latch(const struct lk__start *start);
+int lk__start_barrier(const struct lk__start *start);
+int lk__start_watch(const struct lk__start *start);
 
 /* Makes its completion, whose owner may be NULL. Free it with lk__queue_unreserve() if nothing
  * comes of it. */

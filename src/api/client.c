@@ -3,6 +3,7 @@
 #include <lockkeeper/client.h>
 #include <lockkeeper/loop.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "lock/close.h"
 #include "lock/completion_queue.h"
 #include "lock/loop.h"
+#include "lock/notice.h"
 #include "lock/operation.h"
 
 int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error)
@@ -176,7 +178,7 @@ static int close_check(const struct lk__start *start)
 	return rc;
 }
 
-int lk__start_client_close(const struct lk__start *start)
+static int start_close(const struct lk__start *start)
 {
 	struct lk__completion *completion;
 	int rc = close_check(start);
@@ -188,4 +190,39 @@ int lk__start_client_close(const struct lk__start *start)
 	if (rc < 0)
 		lk__queue_unreserve(completion);
 	return rc;
+}
+
+/* Hands the request for notices to the client. */
+static int start_notices(const struct lk__start *start)
+{
+	struct lk__completion *request;
+	lk_client *client = start->handle;
+	int rc = lk__client_check(client, start->operation, start->error);
+	if (rc == 0)
+		rc = lk__loop_start(client, start->error);
+	if (rc == 0)
+		rc = lk__start_reserve(start, &request, NULL);
+	if (rc < 0)
+		return rc;
+	request->client = client;
+	lk__client_ref(client);
+	rc = lk__notices_request(client, request, start->error);
+	if (rc < 0) {
+		lk__queue_unreserve(request);
+		lk__client_unref(client);
+	}
+	return rc;
+}
+
+int lk__start_client(const struct lk__start *start)
+{
+	switch (start->request->operation) {
+	case LK_OP_NOTICE:
+		return start_notices(start);
+	case LK_OP_DRAIN:
+		return lk__start_drain(start);
+	default:
+		assert(start->request->operation == LK_OP_CLOSE);
+		return start_close(start);
+	}
 }

@@ -74,7 +74,7 @@ static struct lk__op *request_begin(void *of, struct lk__thread *thread, const _
 	return &request->draining.op;
 }
 
-int lk__start_client_drain(const struct lk__start *start)
+int lk__start_drain(const struct lk__start *start)
 {
 	lk_client *client = start->handle;
 	struct lk__thread *thread;

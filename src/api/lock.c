@@ -242,8 +242,9 @@ static int adopt_check(const char *operation, const lk_lock *lock,
 	return lk__field_check(operation, options->field, error);
 }
 
-int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,
-		      int64_t wait_ms, lk_error *error)
+/* Checks what the options of an acquire say: 0 or LK_EINVAL. */
+static int acquire_check(const char *operation, const lk_lock *lock,
+			 const lk_acquire_options *options, int64_t wait_ms, lk_error *error)
 {
 	int64_t lease_ms = options->lease_ms ? options->lease_ms
 					     : lk__lock_client(lock)->config->watchdog_ms;
@@ -280,7 +281,7 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc != 0)
 		return rc;
-	rc = lk__acquire_check(operation, lock, &own, wait_ms, error);
+	rc = acquire_check(operation, lock, &own, wait_ms, error);
 	if (rc == 0)
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {
@@ -295,7 +296,8 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 	return rc;
 }
 
-int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error)
+/* Checks what the options of a release say: 0 or LK_EINVAL. */
+static int release_check(const char *operation, const lk_release_options *options, lk_error *error)
 {
 	if (options->keep_ms && options->no_wait)
 		return lk__fail(error, LK_EINVAL,
@@ -338,7 +340,7 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 	struct lk__call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, "lk_lock_release", error);
 	if (rc == 0)
-		rc = lk__release_check("lk_lock_release", &own, error);
+		rc = release_check("lk_lock_release", &own, error);
 	if (rc == 0 && own.field)
 		return lk__lock_release_field(lock, own.field, error);
 	if (rc == 0 && own.abandon)
@@ -378,4 +380,118 @@ int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *opt
 			: lk__extend_run(call.entry, call.thread, &call.owner, lease_ms, error);
 	lk__lock_leave(&call);
 	return rc;
+}
+
+/* ---- as the start of an asynchronous call ---- */
+
+/* Makes the checks of every start: owner, kind. 0 with the call begun, or a code. */
+static int start_enter(struct lk__call *call, const struct lk__start *start, const char *owner)
+{
+	if (!owner)
+		return lk__fail(start->error, LK_EINVAL,
+				"%s: no owner: the owner of an asynchronous hold is a name",
+				start->operation);
+	int rc = lk__lock_enter_briefly(call, start->handle, start->operation, owner, start->error);
+	if (rc < 0)
+		return rc;
+	rc = call->multi ? lk__multi_start_loops(call->multi, start->error)
+			 : lk__loop_start(call->entry->client, start->error);
+	if (rc < 0)
+		lk__lock_leave(call);
+	return rc;
+}
+
+static int start_go(const struct lk__start *start, struct lk__call *call,
+		    struct lk__async_want *want)
+{
+	want->multi = call->multi;
+	int rc = lk__start_go(start, call->entry, &call->owner, want);
+	lk__lock_leave(call);
+	return rc;
+}
+
+static int start_acquire(const struct lk__start *start)
+{
+	const char *operation = start->operation;
+	int64_t wait_ms = start->request->wait_ms;
+	lk_acquire_options own;
+	struct lk__call call = {.entry = NULL};
+	int rc = lk__copy_options(&own, sizeof(own), start->request->acquire, operation,
+				  start->error);
+	if (rc == 0)
+		rc = LK__CHECK(operation, start->error, {LK__WAIT, wait_ms});
+	if (rc == 0 && own.cancel)
+		rc = lk__fail(start->error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
+			      operation);
+	if (rc == 0)
+		rc = start_enter(&call, start, own.owner);
+	if (rc < 0)
+		return rc;
+	rc = acquire_check(operation, start->handle, &own, wait_ms, start->error);
+	if (rc < 0) {
+		lk__lock_leave(&call);
+		return rc;
+	}
+	return start_go(
+		start, &call,
+		&(struct lk__async_want){
+			.acquire = lk__want_of(&own, wait_ms, lk__lock_settings(start->handle))});
+}
+
+static int start_release(const struct lk__start *start)
+{
+	const char *operation = start->operation;
+	lk_release_options own;
+	struct lk__call call = {.entry = NULL};
+	int rc = lk__copy_options(&own, sizeof(own), start->request->release, operation,
+				  start->error);
+	if (rc == 0 && (own.no_wait || own.field || own.abandon))
+		rc = lk__fail(start->error, LK_EINVAL, "%s: %s is set", operation,
+			      own.field     ? "field"
+			      : own.abandon ? "abandon"
+					    : "no_wait");
+	if (rc == 0)
+		rc = release_check(operation, &own, start->error);
+	if (rc == 0)
+		rc = start_enter(&call, start, own.owner);
+	if (rc < 0)
+		return rc;
+	return start_go(start, &call,
+			&(struct lk__async_want){.way = LK__ASYNC_RELEASE, .keep_ms = own.keep_ms});
+}
+
+static int start_extend(const struct lk__start *start)
+{
+	int64_t lease_ms = start->request->lease_ms;
+	lk_extend_options own;
+	struct lk__call call = {.entry = NULL};
+	int rc = lk__copy_options(&own, sizeof(own), start->request->extend, start->operation,
+				  start->error);
+	if (rc == 0 && own.field)
+		rc = lk__fail(start->error, LK_EINVAL, "%s: field is set", start->operation);
+	if (rc == 0)
+		rc = LK__CHECK(start->operation, start->error, {LK__LEASE, lease_ms});
+	if (rc == 0 && own.add && own.owner)
+		rc = lk__lock_lease_added(start->handle, start->operation, own.owner, &lease_ms,
+					  start->error);
+	if (rc == 0)
+		rc = start_enter(&call, start, own.owner);
+	if (rc < 0)
+		return rc;
+	return start_go(start, &call,
+			&(struct lk__async_want){.way = LK__ASYNC_EXTEND, .lease_ms = lease_ms});
+}
+
+int lk__start_lock(const struct lk__start *start)
+{
+	switch (start->request->operation) {
+	case LK_OP_ACQUIRE:
+		return start_acquire(start);
+	case LK_OP_RELEASE:
+		return start_release(start);
+	case LK_OP_EXTEND:
+		return start_extend(start);
+	default:
+		return lk__lock_question_start(start);
+	}
 }

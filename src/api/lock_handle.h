@@ -5,6 +5,7 @@
 
 #include <lockkeeper/lock.h>
 
+#include "api/check.h"
 #include "lock/entry.h"
 #include "lock/multi.h"
 
@@ -104,10 +105,9 @@ int lk__lock_extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk
 int lk__lock_lease_added(lk_lock *lock, const char *operation, const char *owner, int64_t *lease_ms,
 			 lk_error *error);
 
-/* Checks what the options of a release, of an acquire say: 0 or LK_EINVAL. */
-int lk__release_check(const char *operation, const lk_release_options *options, lk_error *error);
-int lk__acquire_check(const char *operation, const lk_lock *lock, const lk_acquire_options *options,
-		      int64_t wait_ms, lk_error *error);
+/* Starts a question about a lock, or a release by force. */
+int lk__lock_question_start(const struct lk__start *start);
+
 /* Checks a wire field. */
 int lk__field_check(const char *operation, const char *field, lk_error *error);
 

@@ -2,6 +2,7 @@
 /* Tells what is known of a lock: from memory, and as the server sees it. */
 #include <lockkeeper/fenced_lock.h>
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>
@@ -352,11 +353,6 @@ static int locked_read(const struct lk__questioned *of, struct lk__entry *entry,
 
 static const struct question is_locked = {"lk_lock_is_locked", locked_make, locked_read};
 
-int lk__start_lock_is_locked(const struct lk__start *start)
-{
-	return question_start(&is_locked, start);
-}
-
 /* 1, 0 or a code. */
 static int lock_is_locked(lk_lock *lock, lk_error *error)
 {
@@ -439,11 +435,6 @@ int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 	if (rc == 0)
 		*ttl_ms_out = answer;
 	return rc;
-}
-
-int lk__start_lock_server_ttl_ms(const struct lk__start *start)
-{
-	return question_start(&server_ttl, start);
 }
 
 /* ---- asked for ---- */
@@ -542,9 +533,17 @@ static int force_read(const struct lk__questioned *of, struct lk__entry *entry,
 
 static const struct question force_release = {"lk_lock_force_release", force_make, force_read};
 
-int lk__start_lock_force_release(const struct lk__start *start)
+int lk__lock_question_start(const struct lk__start *start)
 {
-	return question_start(&force_release, start);
+	switch (start->request->operation) {
+	case LK_OP_IS_LOCKED:
+		return question_start(&is_locked, start);
+	case LK_OP_SERVER_TTL:
+		return question_start(&server_ttl, start);
+	default:
+		assert(start->request->operation == LK_OP_FORCE_RELEASE);
+		return question_start(&force_release, start);
+	}
 }
 
 int lk_lock_force_release(lk_lock *lock, lk_error *error)

@@ -3,12 +3,9 @@
 #include <lockkeeper/queue.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "lock/async.h"
-#include "lock/loop.h"
-#include "lock/notice.h"
 
 /* The least that a program can have been compiled with. */
 #define COMPLETION_SIZE_MIN (offsetof(lk_completion, error) + sizeof(lk_error))
@@ -147,12 +144,17 @@ struct row {
 	enum handle handle;
 	unsigned members; /* enum member */
 	const char *name;
-	int (*start)(const struct lk__start *start);
+};
+
+/* The start of the operations of each handle. */
+static int (*const starts[])(const struct lk__start *start) = {
+#define HANDLE(handle) lk__start_##handle,
+	HANDLES(HANDLE)
+#undef HANDLE
 };
 
 static const struct row rows[] = {
-#define ROW(operation, handle, members, call)                                                      \
-	{operation, HANDLE_##handle, members, #operation, lk__start_##call},
+#define ROW(operation, handle, members, call) {operation, HANDLE_##handle, members, #operation},
 	LK_REQUEST_MAP(ROW)
 #undef ROW
 };
@@ -243,7 +245,7 @@ int lk_queue_start(lk_queue *queue, const lk_request *request, uint64_t *id_out,
 	if (rc < 0)
 		return rc;
 	start.operation = row->name;
-	rc = row->start(&start);
+	rc = starts[handle](&start);
 	if (rc == 0 && id_out)
 		*id_out = id;
 	return rc;
@@ -276,126 +278,4 @@ int lk__start_go(const struct lk__start *start, struct lk__entry *entry,
 	if (rc < 0)
 		lk__queue_unreserve(completion);
 	return rc;
-}
-
-/* The request is handed to the client. */
-int lk__start_event_wait(const struct lk__start *start)
-{
-	struct lk__completion *request;
-	lk_client *client = start->handle;
-	int rc = lk__client_check(client, start->operation, start->error);
-	if (rc == 0)
-		rc = lk__loop_start(client, start->error);
-	if (rc == 0)
-		rc = lk__start_reserve(start, &request, NULL);
-	if (rc < 0)
-		return rc;
-	request->client = client;
-	lk__client_ref(client);
-	rc = lk__notices_request(client, request, start->error);
-	if (rc < 0) {
-		lk__queue_unreserve(request);
-		lk__client_unref(client);
-	}
-	return rc;
-}
-
-/* ---- of a lock ---- */
-
-/* Makes the checks of every start: owner, kind. 0 with the call begun, or a code. */
-static int lock_enter(struct lk__call *call, const struct lk__start *start, const char *owner)
-{
-	if (!owner)
-		return lk__fail(start->error, LK_EINVAL,
-				"%s: no owner: the owner of an asynchronous hold is a name",
-				start->operation);
-	int rc = lk__lock_enter_briefly(call, start->handle, start->operation, owner, start->error);
-	if (rc < 0)
-		return rc;
-	rc = call->multi ? lk__multi_start_loops(call->multi, start->error)
-			 : lk__loop_start(call->entry->client, start->error);
-	if (rc < 0)
-		lk__lock_leave(call);
-	return rc;
-}
-
-static int lock_go(const struct lk__start *start, struct lk__call *call,
-		   struct lk__async_want *want)
-{
-	want->multi = call->multi;
-	int rc = lk__start_go(start, call->entry, &call->owner, want);
-	lk__lock_leave(call);
-	return rc;
-}
-
-int lk__start_lock_acquire(const struct lk__start *start)
-{
-	const char *operation = start->operation;
-	int64_t wait_ms = start->request->wait_ms;
-	lk_acquire_options own;
-	struct lk__call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), start->request->acquire, operation,
-				  start->error);
-	if (rc == 0)
-		rc = LK__CHECK(operation, start->error, {LK__WAIT, wait_ms});
-	if (rc == 0 && own.cancel)
-		rc = lk__fail(start->error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
-			      operation);
-	if (rc == 0)
-		rc = lock_enter(&call, start, own.owner);
-	if (rc < 0)
-		return rc;
-	rc = lk__acquire_check(operation, start->handle, &own, wait_ms, start->error);
-	if (rc < 0) {
-		lk__lock_leave(&call);
-		return rc;
-	}
-	return lock_go(
-		start, &call,
-		&(struct lk__async_want){
-			.acquire = lk__want_of(&own, wait_ms, lk__lock_settings(start->handle))});
-}
-
-int lk__start_lock_release(const struct lk__start *start)
-{
-	const char *operation = start->operation;
-	lk_release_options own;
-	struct lk__call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), start->request->release, operation,
-				  start->error);
-	if (rc == 0 && (own.no_wait || own.field || own.abandon))
-		rc = lk__fail(start->error, LK_EINVAL, "%s: %s is set", operation,
-			      own.field     ? "field"
-			      : own.abandon ? "abandon"
-					    : "no_wait");
-	if (rc == 0)
-		rc = lk__release_check(operation, &own, start->error);
-	if (rc == 0)
-		rc = lock_enter(&call, start, own.owner);
-	if (rc < 0)
-		return rc;
-	return lock_go(start, &call,
-		       &(struct lk__async_want){.way = LK__ASYNC_RELEASE, .keep_ms = own.keep_ms});
-}
-
-int lk__start_lock_extend(const struct lk__start *start)
-{
-	int64_t lease_ms = start->request->lease_ms;
-	lk_extend_options own;
-	struct lk__call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), start->request->extend, start->operation,
-				  start->error);
-	if (rc == 0 && own.field)
-		rc = lk__fail(start->error, LK_EINVAL, "%s: field is set", start->operation);
-	if (rc == 0)
-		rc = LK__CHECK(start->operation, start->error, {LK__LEASE, lease_ms});
-	if (rc == 0 && own.add && own.owner)
-		rc = lk__lock_lease_added(start->handle, start->operation, own.owner, &lease_ms,
-					  start->error);
-	if (rc == 0)
-		rc = lock_enter(&call, start, own.owner);
-	if (rc < 0)
-		return rc;
-	return lock_go(start, &call,
-		       &(struct lk__async_want){.way = LK__ASYNC_EXTEND, .lease_ms = lease_ms});
 }

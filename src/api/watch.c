@@ -239,7 +239,7 @@ static void request_end(void *of)
 	watch_unref(of);
 }
 
-int lk__start_watch_next(const struct lk__start *start)
+int lk__start_watch(const struct lk__start *start)
 {
 	lk_watch *watch = start->handle;
 	struct lk__async_want want = {.way = LK__ASYNC_DRIVE,
