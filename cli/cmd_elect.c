@@ -51,7 +51,6 @@ struct elect_state {
 	struct keeper_options keep;
 	struct keeper_election election;
 	struct run_given given;
-	const char *shell_line;
 	int once, json;
 	int asks; /* the option without a command that was given; 0 */
 	const char *to;
@@ -106,30 +105,16 @@ static int elect_take(void *context, int id, const char *value)
 	case OPTION_JSON:
 		state->json = 1;
 		return 0;
-	case 'l':
-		return option_duration("-l", value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
-				       &state->keep.lease_ms);
-	case 'k':
-		state->given.grace = 1;
-		return option_duration("-k", value, 0, LK_LEASE_MAX_MS, &state->keep.grace_ms);
-	case 's':
-		state->keep.end_signal = signal_parse(value);
-		return state->keep.end_signal < 0
-			       ? trouble("option -s: '%s' is not a signal", value)
-			       : 0;
 	case OPTION_DRAIN_SIGNAL:
 		state->election.drain_signal = signal_parse(value);
 		return state->election.drain_signal <= 0
 			       ? trouble("option --drain-signal: '%s' is not a signal", value)
 			       : 0;
-	case 'c':
-		state->shell_line = value;
-		return 0;
 	case 'v':
 		state->keep.told.verbose = 1;
 		return 0;
 	default:
-		return 0;
+		return run_take(&state->keep, &state->given, id, value);
 	}
 }
 
@@ -227,7 +212,7 @@ static int elect_ask(const struct command *command, struct elect_state *state, l
 		return argc || !state->election.ready_file
 			       ? usage_error(command, "wanted: --check --ready-file FILE")
 			       : elect_watch_check(state->election.ready_file);
-	if (argc != 1 || !*argv[0] || state->shell_line)
+	if (argc != 1 || !*argv[0] || state->given.shell_line)
 		return usage_error(command, "wanted: NAME alone, without a command");
 	int code = config_settle(config);
 	if (code == 0)
@@ -247,16 +232,12 @@ static int elect_settle(const struct command *command, struct elect_state *state
 		return usage_error(command, "--json is for --candidates");
 	if (state->election.progress_ms && !state->election.progress_file)
 		return usage_error(command, "--progress-within is for --progress-file");
-	int code = run_settle_operands(command, &state->keep, state->shell_line, argc, argv);
+	int code = run_operands(command, &state->keep, &state->given, argc, argv);
 	if (code == 0)
-		code = run_settle_lease(&state->keep, &state->given, config);
+		code = run_settle(&state->keep, &state->given, config);
 	if (state->election.progress_file && !state->election.progress_ms)
 		state->election.progress_ms = state->keep.lease_ms;
-	if (code == 0)
-		code = run_settle_program(&state->keep, config);
-	if (code == 0)
-		code = config_settle(config);
-	return code ? code : environment_drop_secrets();
+	return code;
 }
 
 int cmd_elect(const struct command *command, int argc, char **argv)

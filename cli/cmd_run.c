@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* lockkeeper run: options, and what follows from them; keeper.c does the work. */
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
@@ -14,10 +10,6 @@
 #include "message.h"
 #include "run_settle.h"
 #include "signals.h"
-
-#define GRACE_DEFAULT_MS INT64_C(5000)
-#define PROGRAM_SIZE 256                   /* of what is told of the command */
-#define QUARANTINE_LEAST_MS INT64_C(30000) /* others may have the lease that is usual */
 
 const struct option_row run_options[] = {
 	{'n', "nonblock", NULL, "fail if another owner holds the lock, instead of waiting"},
@@ -68,18 +60,7 @@ struct run_state {
 	int has_wait;
 	struct run_given given;
 	int no_preference;
-	const char *shell_line;
-	const char *note;
 };
-
-static int signal_take(const char *value, int *number_out)
-{
-	int number = signal_parse(value);
-	if (number < 0)
-		return trouble("option -s: '%s' is not a signal", value);
-	*number_out = number;
-	return 0;
-}
 
 /* Takes an option that needs no look at its value: 1, or 0 for any other option. */
 static int run_note(struct run_state *state, int id, const char *value)
@@ -88,11 +69,8 @@ static int run_note(struct run_state *state, int id, const char *value)
 	case 'n':
 		state->nonblock = 1;
 		return 1;
-	case 'c':
-		state->shell_line = value;
-		return 1;
 	case OPTION_NOTE:
-		state->note = value;
+		state->given.note = value;
 		return 1;
 	case OPTION_YIELD:
 		state->keep.yields = 1;
@@ -111,7 +89,7 @@ static int run_note(struct run_state *state, int id, const char *value)
 	}
 }
 
-static int run_take(void *context, int id, const char *value)
+static int option_take(void *context, int id, const char *value)
 {
 	struct run_state *state = context;
 	int is_kind = kind_take(&state->keep.kind, id);
@@ -128,17 +106,9 @@ static int run_take(void *context, int id, const char *value)
 		return option_duration("-w", value, 0, LK_WAIT_MAX_MS, &state->keep.wait_ms);
 	case 'E':
 		return option_number("-E", value, 0, 255, &state->keep.conflict_code);
-	case 'l':
-		return option_duration("-l", value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
-				       &state->keep.lease_ms);
-	case 'k':
-		state->given.grace = 1;
-		return option_duration("-k", value, 0, LK_LEASE_MAX_MS, &state->keep.grace_ms);
 	case OPTION_HOLD_AT_LEAST:
 		return option_duration("--hold-at-least", value, 0, LK_LEASE_MAX_MS,
 				       &state->keep.hold_ms);
-	case 's':
-		return signal_take(value, &state->keep.end_signal);
 	case OPTION_ALSO:
 		if (*value == '\0')
 			return trouble("option --also: NAME is empty");
@@ -166,69 +136,8 @@ static int run_take(void *context, int id, const char *value)
 		return operand_count("option --permits", value, 1, LK_PERMITS_MAX,
 				     &state->keep.permits);
 	default:
-		return 0;
+		return run_take(&state->keep, &state->given, id, value);
 	}
-}
-
-/* The lease is the watchdog's: either -l sets it, or it is what the client is configured to. */
-int run_settle_lease(struct keeper_options *keep, const struct run_given *given, lk_config *config)
-{
-	char text[24];
-	lk_error error = {0};
-	if (keep->lease_ms == 0) {
-		if (lk_config_get(config, "watchdog_ms", text, sizeof(text)) < 0)
-			return trouble("the library has no option watchdog_ms");
-		keep->lease_ms = atoll(text);
-	} else {
-		snprintf(text, sizeof(text), "%" PRId64, keep->lease_ms);
-		if (lk_config_set(config, "watchdog_ms", text, &error))
-			return trouble_library(&error);
-	}
-	int64_t lease_ms = keep->lease_ms;
-	if (!given->quarantine)
-		keep->quarantine_ms = lease_ms > QUARANTINE_LEAST_MS ? lease_ms
-								     : QUARANTINE_LEAST_MS;
-	if (keep->quarantine_ms < lease_ms)
-		return trouble("option --quarantine: %" PRId64 " ms is less than the lease of "
-			       "%" PRId64 " ms",
-			       keep->quarantine_ms, lease_ms);
-	if (!given->grace)
-		keep->grace_ms = lease_ms / 3 < GRACE_DEFAULT_MS ? lease_ms / 3 : GRACE_DEFAULT_MS;
-	if (keep->grace_ms > lease_ms / 2)
-		return trouble("option -k: %" PRId64 " ms is more than half of the lease of "
-			       "%" PRId64 " ms: there would be no time left to renew it",
-			       keep->grace_ms, lease_ms);
-	return 0;
-}
-
-/* Finds NAME and the command among the operands; -c may stand behind NAME too, as in flock(1). */
-int run_settle_operands(const struct command *command, struct keeper_options *keep,
-			const char *shell_line, int argc, char **argv)
-{
-	static const char *shell[4];
-	if (argc < 1)
-		return usage_error(command, "NAME is missing");
-	keep->name = argv[0];
-	if (argv[0][0] == '\0')
-		return usage_error(command, "NAME is empty");
-	char **rest = argv + 1;
-	if (!shell_line && rest[0] && strcmp(rest[0], "-c") == 0) {
-		if (!rest[1])
-			return usage_error(command, "option -c needs a value");
-		shell_line = rest[1];
-		rest += 2;
-	} else if (rest[0] && strcmp(rest[0], "--") == 0) {
-		rest++;
-	}
-	if (shell_line && rest[0])
-		return usage_error(command, "COMMAND and -c exclude each other");
-	if (!shell_line && !rest[0])
-		return usage_error(command, "COMMAND is missing");
-	shell[0] = "/bin/sh";
-	shell[1] = "-c";
-	shell[2] = shell_line;
-	keep->argv = shell_line ? (char *const *)(void *)shell : rest;
-	return 0;
 }
 
 /* Refuses options that exclude each other. */
@@ -274,41 +183,10 @@ static int run_check(const struct command *command, const struct run_state *stat
 	return 0;
 }
 
-/* The record of the client shows the command's name, not lockkeeper's; its arguments if allowed. */
-int run_settle_program(const struct keeper_options *keep, lk_config *config)
+static int state_settle(const struct command *command, struct run_state *state, lk_config *config,
+			int argc, char **argv)
 {
-	char told[16], record[16], text[PROGRAM_SIZE] = "";
-	lk_error error = {0};
-	if (lk_config_get(config, "client_program", told, sizeof(told)) != 0 ||
-	    lk_config_get(config, "client_record", record, sizeof(record)) < 0)
-		return 0;
-	const char *slash = strrchr(keep->argv[0], '/');
-	size_t used = (size_t)snprintf(text, sizeof(text), "%s",
-				       slash && slash[1] ? slash + 1 : keep->argv[0]);
-	bool all = strcmp(record, "arguments") == 0;
-	for (char *const *word = keep->argv + 1; all && *word && used < sizeof(text); word++)
-		used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", *word);
-	return lk_config_set(config, "client_program", text, &error) ? trouble_library(&error) : 0;
-}
-
-/* It prevails over LOCKKEEPER_NOTE; and where the client keeps no record, nobody would find it. */
-static int note_settle(const struct run_state *state, lk_config *config)
-{
-	char record[16];
-	lk_error error = {0};
-	if (!state->note)
-		return 0;
-	if (lk_config_get(config, "client_record", record, sizeof(record)) < 0 ||
-	    strcmp(record, "off") == 0)
-		return trouble("option --note: the note stands in the client's record, and "
-			       "client_record is off");
-	return lk_config_set(config, "note", state->note, &error) ? trouble_library(&error) : 0;
-}
-
-static int run_settle(const struct command *command, struct run_state *state, lk_config *config,
-		      int argc, char **argv)
-{
-	int code = run_settle_operands(command, &state->keep, state->shell_line, argc, argv);
+	int code = run_operands(command, &state->keep, &state->given, argc, argv);
 	if (code == 0)
 		code = run_check(command, state);
 	if (state->nonblock)
@@ -319,17 +197,7 @@ static int run_settle(const struct command *command, struct run_state *state, lk
 		code = nodes_check_quorum(&state->keep.nodes);
 	if (code == 0)
 		code = nodes_settle(&state->keep.nodes, config);
-	/* What follows from an option waits for the last source of options, which is the URL. */
-	if (code == 0)
-		code = run_settle_lease(&state->keep, &state->given, config);
-	if (code == 0)
-		code = run_settle_program(&state->keep, config);
-	if (code == 0)
-		code = note_settle(state, config);
-	if (code == 0)
-		code = config_settle(config);
-	/* After the configuration has been read: the command must not see our secrets. */
-	return code ? code : environment_drop_secrets();
+	return code ? code : run_settle(&state->keep, &state->given, config);
 }
 
 int cmd_run(const struct command *command, int argc, char **argv)
@@ -344,9 +212,10 @@ int cmd_run(const struct command *command, int argc, char **argv)
 		return trouble_library(&error);
 	int first = 0, code = nodes_from_environment(&state.keep.nodes);
 	if (code == 0) {
-		first = options_parse(command, argc, argv, config, run_take, &state);
-		code = first < 0 ? -1 - first
-				 : run_settle(command, &state, config, argc - first, argv + first);
+		first = options_parse(command, argc, argv, config, option_take, &state);
+		code = first < 0
+			       ? -1 - first
+			       : state_settle(command, &state, config, argc - first, argv + first);
 	}
 	if (code == 0 && first >= 0)
 		code = keeper_run(config, &state.keep);

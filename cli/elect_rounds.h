@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `elect` does again and again: it stands for election, runs its command while it leads, and
- * resigns when that has ended.
+ * The rounds of `elect`: each stands for election, runs the command while it leads, and resigns when
+ * that has ended.
  *
  *   shell ── elect ── keeper ── guard ── command ── …
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `elect` looks after beside its keeper: whether the command makes progress; and, in a thread,
- * what the leader is asked to do, and a file that says that the candidate is there.
+ * The watch that `elect` keeps beside its keeper: on the progress of the command; and, in a thread,
+ * on what the leader is asked to do, with a file that says that the candidate is there.
  *
  * The file has the line "candidate" or "leading TERM". It is written again each second while the
  * server answers, and removed when it does not; so one that is older than a few seconds says

@@ -60,7 +60,7 @@ static void number_set(const char *name, const char *format, int64_t number)
 	setenv(name, text, 1);
 }
 
-/* What is empty is not there: one of a run further out would be taken for ours. */
+/* Removes a variable that would be empty: one of a run further out would be taken for ours. */
 static void text_set(const char *name, const char *text)
 {
 	if (*text)

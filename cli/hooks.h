@@ -43,7 +43,7 @@ struct hook_list {
 	unsigned events; /* of all */
 };
 
-/* What the process that runs them needs to know. */
+/* All that the process that runs them needs to know. */
 struct hook_job {
 	const struct hook_list *list;
 	const struct run_facts *facts;

@@ -58,9 +58,6 @@ struct keeper {
 	struct front front;
 	struct guard guard;
 	const lk_config *config;
-	lk_client *client;
-	lk_client *clients[LK_RED_NODES_MAX]; /* of a quorum: `client`, and the others */
-	size_t others;
 	struct run_hold hold;
 	lk_cancel *cancel;
 	struct wait_status waiting;
@@ -138,8 +135,7 @@ static int acquire_once(struct keeper *keeper, int64_t wait_ms, lk_error *error)
 	acquire.cancel = keeper->cancel;
 	acquire.hears_asks = keeper_hears(keeper->options);
 	acquire.margin_ms = margin_ms(keeper);
-	int result = run_hold_prepare(&keeper->hold, keeper->client, keeper->options->permits,
-				      keeper->options->name, error);
+	int result = run_hold_prepare(&keeper->hold, error);
 	if (result < 0 && relay_cause())
 		return error->code = LK_ECANCELLED;
 	if (result < 0)
@@ -170,11 +166,11 @@ static void other_kinds_say(const struct keeper *keeper)
 {
 	const struct keeper_options *options = keeper->options;
 	const struct lock_kind *wanted = options->permits ? NULL : options->kind;
-	int said = other_kind_say(keeper->client, options->name, wanted);
-	for (size_t i = 1; !said && i <= keeper->others; i++)
-		said = other_kind_say(keeper->clients[i], options->name, wanted);
+	int said = 0;
+	for (size_t i = 0; !said && i < keeper->hold.count; i++)
+		said = other_kind_say(keeper->hold.clients[i], options->name, wanted);
 	for (size_t i = 0; i < options->also_count; i++)
-		other_kind_say(keeper->client, options->also[i], wanted);
+		other_kind_say(keeper->hold.clients[0], options->also[i], wanted);
 }
 
 /* Tells what the library reported about the names. */
@@ -234,7 +230,7 @@ static int replace(const struct keeper *keeper, lk_error *error)
 	case ASKED_FAILED:
 		return -1;
 	case ASKED_UNHEARD:
-		asker_say_unheard(keeper->client, keeper->options->name);
+		asker_say_unheard(keeper->hold.clients[0], keeper->options->name);
 		error->code = LK_EBUSY;
 		return -1;
 	default:
@@ -255,7 +251,7 @@ static int acquire(struct keeper *keeper, int *code_out)
 	report_begin(&keeper->report, keeper->names, told.verbose);
 	told.once = wait_ms == 0;
 	if (!keeper->options->election)
-		wait_status_begin(&keeper->waiting, keeper->client, keeper->hold.lock,
+		wait_status_begin(&keeper->waiting, keeper->hold.clients[0], keeper->hold.lock,
 				  keeper->options->name, &told);
 	if (keeper->options->replaces && replace(keeper, &error)) {
 		wait_status_end(&keeper->waiting);
@@ -336,7 +332,7 @@ static void asked_for(struct keeper *keeper, const char *why)
 static void events_read(struct keeper *keeper)
 {
 	keeper->notice.struct_size = sizeof(keeper->notice);
-	while (lk_event_wait(keeper->client, &keeper->notice, 0, NULL, NULL) == 1) {
+	while (lk_event_wait(keeper->hold.clients[0], &keeper->notice, 0, NULL, NULL) == 1) {
 		const char *why = reason_text(keeper, 0);
 		if (keeper->notice.type == LK_EVENT_ASKED)
 			asked_for(keeper, why);
@@ -490,7 +486,7 @@ static int64_t keep_turn_ms(const struct keeper_options *options)
 static void keep(struct keeper *keeper)
 {
 	int64_t turn_ms = keep_turn_ms(keeper->options);
-	int events = lk_event_fd(keeper->client, NULL);
+	int events = lk_event_fd(keeper->hold.clients[0], NULL);
 	int asked = keeper->watch.begun ? keeper->watch.asked_fd : -1;
 	guard_send(&keeper->guard, GUARD_START, 0);
 	while (!keeper->ended) {
@@ -586,24 +582,14 @@ static void release(struct keeper *keeper, int code)
 	relay_released();
 }
 
-/* Closes the clients. Without the lock there may still be a try that was granted unheard; and a
- * failover may undo a release that replicas lack. */
+/* Without the lock there may still be a try that was granted unheard; and a failover may undo a
+ * release that replicas lack. */
 static void clients_close(const struct keeper *keeper)
 {
-	int unknown = 0;
-	for (size_t i = 0; keeper->client && i <= keeper->others; i++)
-		unknown |= lk_client_close(i ? keeper->clients[i] : keeper->client,
-					   LK_CLOSE_RELEASE, NULL) == LK_EMAYBEHELD;
-	if (unknown && (!keeper->acquired || (keeper->released && keeper->others == 0)))
+	int unknown = run_hold_close(&keeper->hold);
+	if (unknown && (!keeper->acquired || (keeper->released && keeper->hold.count == 1)))
 		release_unknown(keeper);
 	relay_released();
-}
-
-static void clients_free(const struct keeper *keeper)
-{
-	lk_client_free(keeper->client);
-	for (size_t i = 1; i <= keeper->others; i++)
-		lk_client_free(keeper->clients[i]);
 }
 
 static void exec_failed(const struct keeper *keeper)
@@ -611,9 +597,9 @@ static void exec_failed(const struct keeper *keeper)
 	const char *file = keeper->options->argv[0];
 	trouble_errno(keeper->exec_errno, "cannot execute %s", file);
 	if (keeper->exec_errno == ENOENT && *file == '-')
-		message("the options of run stand before NAME");
+		message("the options of %s stand before NAME", keeper->options->command);
 	else if (keeper->exec_errno == ENOENT && strchr(file, ' ') && !strchr(file, '/'))
-		message("run -c STRING takes a line of the shell");
+		message("%s -c STRING takes a line of the shell", keeper->options->command);
 }
 
 /* The exit code, with what there is to say about it. */
@@ -636,9 +622,10 @@ static int exit_say(const struct keeper *keeper)
 static int watch_begin(struct keeper *keeper)
 {
 	const struct keeper_options *options = keeper->options;
-	return options->election ? elect_watch_begin(&keeper->watch, keeper->client, options->name,
-						     keeper->hold.election, options->election)
-				 : 0;
+	return options->election
+		       ? elect_watch_begin(&keeper->watch, keeper->hold.clients[0], options->name,
+					   keeper->hold.election, options->election)
+		       : 0;
 }
 
 /* With the lock held: runs the command, and releases. */
@@ -653,8 +640,8 @@ static int work(struct keeper *keeper)
 	}
 	page->fence = run_hold_fence(&keeper->hold);
 	telling_granted(&keeper->telling, page->owner, page->fence);
-	outer_text(keeper->clients, keeper->others + 1, page->outer);
-	report_owner(&keeper->report, page->owner, keeper->client);
+	outer_text(keeper->hold.clients, keeper->hold.count, page->outer);
+	report_owner(&keeper->report, page->owner, keeper->hold.clients[0]);
 	relay_run();
 	relay_resume(); /* a suspension that came too late for the wait is meant for the command */
 	if (relay_cause()) {
@@ -673,52 +660,6 @@ static int work(struct keeper *keeper)
 	return code;
 }
 
-static int election_make(struct keeper *keeper, lk_error *error)
-{
-	const struct keeper_election *election = keeper->options->election;
-	lk_election_options options = LK_ELECTION_OPTIONS_INIT;
-	options.value = election->value;
-	options.value_size = election->value ? LK_STRLEN : 0;
-	options.priority = election->priority;
-	options.standing = election->standing;
-	options.progress_ms = election->progress_ms;
-	options.margin_ms = margin_ms(keeper);
-	return run_hold_make_election(&keeper->hold, keeper->client, &options,
-				      keeper->options->name, error);
-}
-
-/* Makes the handle of what is to be held; 0, or an exit code (said). */
-static int keeper_make(struct keeper *keeper, lk_config *config)
-{
-	const struct keeper_options *options = keeper->options;
-	const struct lock_kind *kind = options->kind;
-	lk_red_lock_options quorum = LK_RED_LOCK_OPTIONS_INIT;
-	lk_error error = {0};
-	quorum.plain = options->kind->option == OPTION_PLAIN;
-	quorum.quarantine_ms = options->quarantine_ms;
-	int result,
-		code = nodes_open(&options->nodes, config, keeper->clients + 1, &keeper->others);
-	if (code)
-		return code;
-	keeper->clients[0] = keeper->client;
-	keeper->hold.lease_ms = options->lease_ms;
-	/* A reader within a reader must not stand back for a writer, which waits for the outer. */
-	if (kind->option == OPTION_SHARED && outer_holds(keeper->client, options->name))
-		kind = kind_without_preference(kind);
-	if (options->election)
-		result = election_make(keeper, &error);
-	else if (keeper->others)
-		result = run_hold_make_quorum(&keeper->hold, keeper->clients, keeper->others + 1,
-					      &quorum, options->name, &error);
-	else if (options->also_count)
-		result = run_hold_make_multi(&keeper->hold, keeper->client, options->name,
-					     options->also, options->also_count, &error);
-	else
-		result = run_hold_make(&keeper->hold, keeper->client, kind, options->permits,
-				       options->name, &error);
-	return result ? keeper_trouble(keeper, &error) : 0;
-}
-
 static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t *relayed)
 {
 	lk_error error = {0};
@@ -729,26 +670,26 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 	keeper->config = config;
 	log_begin(config, keeper->options->told.verbose);
 	if (code == 0)
-		code = client_open(config, &keeper->client);
+		code = run_hold_open(&keeper->hold, keeper->options, config);
 	if (code)
 		return code;
 	if (lk_cancel_new(&keeper->cancel, &error))
 		return trouble_library(&error);
-	code = keeper_make(keeper, config);
-	if (code)
-		return code;
+	if (run_hold_make(&keeper->hold, margin_ms(keeper), &error))
+		return keeper_trouble(keeper, &error);
 	code = relay_begin(relayed, keeper->front.pid, keeper->cancel);
 	if (code)
 		return code;
 	if (keeper->options->told.verbose)
-		servers_say(keeper->clients, keeper->others + 1);
+		servers_say(keeper->hold.clients, keeper->hold.count);
 	if (keeper->options->election && keeper->options->election->ready_file)
 		code = watch_begin(keeper);
 	if (code)
 		return code;
 	if (acquire(keeper, &code) == 0) {
-		if (keeper->options->told.verbose && !keeper->others)
-			failover_warn(keeper->client, keeper->options->lease_ms, end_ms(keeper));
+		if (keeper->options->told.verbose && keeper->hold.count == 1)
+			failover_warn(keeper->hold.clients[0], keeper->options->lease_ms,
+				      end_ms(keeper));
 		return work(keeper);
 	}
 	relay_release(code, RELEASE_LIMIT_S, 0);
@@ -790,7 +731,6 @@ int keeper_run(lk_config *config, const struct keeper_options *options)
 	guard_end(&keeper.guard);
 	wait_status_join(&keeper.waiting);
 	run_hold_free(&keeper.hold);
-	clients_free(&keeper);
 	telling_end(&keeper.telling);
 	lk_cancel_free(keeper.cancel);
 	front_finish(&keeper.front, 0);

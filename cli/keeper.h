@@ -18,7 +18,7 @@
 
 #define KEEPER_WAIT_FOREVER INT64_C(-1)
 
-/* What a round and who started it tell one another, in memory of both. */
+/* A round and who started it tell one another this, in memory of both. */
 struct keeper_drain {
 	_Atomic int wanted; /* the leader is to hand over when another waits */
 	_Atomic int leads;  /* the candidate does */
@@ -65,6 +65,7 @@ struct keeper_options {
 	struct telling_wish tell;
 	int yields;   /* the command is ended when somebody asks for the lock */
 	int replaces; /* who holds it is asked to give it up */
+	const char *command; /* of lockkeeper: "run" or "elect" */
 	char *const *argv;
 	const struct keeper_election *election; /* NULL: it is a lock */
 	struct keeper_outcome *outcome;         /* NULL: nobody asks */

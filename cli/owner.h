@@ -15,7 +15,7 @@
  * is kept after its release. */
 void owner_text(lk_scan *scan, const char *field, size_t field_size, char *text_out, size_t size);
 
-/* The same of one whose record is there; NULL: it has none. */
+/* Writes so of an owner whose record is there; NULL: it has none. */
 void owner_info_text(const lk_owner_info *owner, const char *field, size_t field_size,
 		     char *text_out, size_t size);
 

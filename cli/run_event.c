@@ -49,8 +49,8 @@ static void id_make(char id_out[RUN_ID_SIZE])
 			      bytes[i]);
 }
 
-/* Of "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" (W3C Trace Context) the second
- * field; what is not of this form has no trace id. */
+/* Finds the second field of "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" (W3C Trace
+ * Context); another text has no trace id. */
 static void trace_find(char trace_out[RUN_TRACE_SIZE])
 {
 	static const char hex[] = "0123456789abcdef";

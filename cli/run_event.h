@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What becomes of a run, as hooks and run --json are told.
+ * The events of a run, as hooks and run --json are told.
  *
  * Each run has one last event: `end` if its command was started, and else `skip`, `timeout` or
  * `error`. `start`, `risk`, `lost` and `ask` come before it.

@@ -6,76 +6,57 @@
 #include <string.h>
 
 #include "clock.h"
+#include "connect.h"
 #include "message.h"
 #include "options.h"
+#include "outer.h"
 
 /* Counters of commands that nobody runs any more do not stay. */
 #define COUNTER_TTL_MS (30 * INT64_C(86400000))
 
-static int semaphore_make(struct run_hold *hold, lk_client *client, int64_t permits, int64_t ttl_ms,
-			  const char *name, lk_error *error)
+int run_hold_open(struct run_hold *hold, const struct keeper_options *options, lk_config *config)
+{
+	size_t others = 0;
+	hold->options = options;
+	int code = client_open(config, &hold->clients[0]);
+	if (code)
+		return code;
+	code = nodes_open(&options->nodes, config, hold->clients + 1, &others);
+	hold->count = 1 + others;
+	return code;
+}
+
+static int semaphore_make(struct run_hold *hold, int64_t ttl_ms, lk_error *error)
 {
 	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
-	options.permits = permits; /* also where the number is lost while we wait */
+	options.permits = hold->options->permits; /* also where the number is lost while we wait */
 	options.ttl_ms = ttl_ms;
 	hold->semaphore = lk_permit_semaphore_free(hold->semaphore);
-	return lk_permit_semaphore_new(&hold->semaphore, client, name, strlen(name), &options,
-				       error);
+	return lk_permit_semaphore_new(&hold->semaphore, hold->clients[0], hold->options->name,
+				       LK_STRLEN, &options, error);
 }
 
-/* A handle with a time to live prolongs that of a semaphore that is there, where `sem set` has said
- * how long it lasts. A permit in use prolongs it to its lease in any case: so that is the time of a
- * handle for one that we have not made. A number that is lost while we wait comes back with it. */
-static int permits_set(struct run_hold *hold, lk_client *client, int64_t permits, const char *name,
-		       lk_error *error)
+/* Makes one lock on the quorum of all clients. */
+static int quorum_make(struct run_hold *hold, lk_error *error)
 {
-	int64_t free_now = 0, used = 0;
-	int result = lk_permit_semaphore_count(hold->semaphore, &free_now, &used, error);
-	if (result == 0 && free_now + used == 0) {
-		result = lk_permit_semaphore_try_set(hold->semaphore, permits, error);
-		if (result == 1)
-			return semaphore_make(hold, client, permits, COUNTER_TTL_MS, name, error);
-		if (result == 0) /* another was faster, or there are none by intent */
-			result = lk_permit_semaphore_count(hold->semaphore, &free_now, &used,
-							   error);
-	}
-	if (result == 0 && free_now + used != permits)
-		message("%s has %" PRId64 " permits, not %" PRId64
-			" (lockkeeper sem set changes it)",
-			name, free_now + used, permits);
-	return result;
-}
-
-int run_hold_make(struct run_hold *hold, lk_client *client, const struct lock_kind *kind,
-		  int64_t permits, const char *name, lk_error *error)
-{
-	hold->unset = permits > 0;
-	return permits ? semaphore_make(hold, client, permits, hold->lease_ms, name, error)
-		       : kind->make(&hold->lock, client, name, strlen(name), error);
-}
-
-int run_hold_prepare(struct run_hold *hold, lk_client *client, int64_t permits, const char *name,
-		     lk_error *error)
-{
-	int result = hold->unset ? permits_set(hold, client, permits, name, error) : 0;
-	hold->unset = hold->unset && result < 0;
-	return result;
-}
-
-int run_hold_make_quorum(struct run_hold *hold, lk_client *const *clients, size_t count,
-			 const lk_red_lock_options *options, const char *name, lk_error *error)
-{
+	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
+	options.plain = hold->options->kind->option == OPTION_PLAIN;
+	options.quarantine_ms = hold->options->quarantine_ms;
 	hold->several = 1;
-	return lk_red_lock_new(&hold->lock, clients, count, name, strlen(name), options, error);
+	return lk_red_lock_new(&hold->lock, hold->clients, hold->count, hold->options->name,
+			       LK_STRLEN, &options, error);
 }
 
-int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *name,
-			const char *const *also, size_t count, lk_error *error)
+/* Makes several locks into one, all or none. */
+static int multi_make(struct run_hold *hold, lk_error *error)
 {
 	lk_lock *parts[LK_MULTI_LOCK_MAX] = {NULL};
-	int result = lk_lock_new(&parts[0], client, name, strlen(name), error);
+	size_t count = hold->options->also_count;
+	lk_client *client = hold->clients[0];
+	int result = lk_lock_new(&parts[0], client, hold->options->name, LK_STRLEN, error);
 	for (size_t i = 0; result == 0 && i < count; i++)
-		result = lk_lock_new(&parts[i + 1], client, also[i], strlen(also[i]), error);
+		result = lk_lock_new(&parts[i + 1], client, hold->options->also[i], LK_STRLEN,
+				     error);
 	if (result == 0)
 		result = lk_multi_lock_new(&hold->lock, parts, count + 1, error);
 	for (size_t i = 0; i <= count; i++)
@@ -84,10 +65,82 @@ int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *na
 	return result;
 }
 
-int run_hold_make_election(struct run_hold *hold, lk_client *client,
-			   const lk_election_options *options, const char *name, lk_error *error)
+static int election_make(struct run_hold *hold, int64_t margin_ms, lk_error *error)
 {
-	return lk_election_new(&hold->election, client, name, LK_STRLEN, options, error);
+	const struct keeper_election *election = hold->options->election;
+	lk_election_options options = LK_ELECTION_OPTIONS_INIT;
+	options.value = election->value;
+	options.value_size = election->value ? LK_STRLEN : 0;
+	options.priority = election->priority;
+	options.standing = election->standing;
+	options.progress_ms = election->progress_ms;
+	options.margin_ms = margin_ms;
+	return lk_election_new(&hold->election, hold->clients[0], hold->options->name, LK_STRLEN,
+			       &options, error);
+}
+
+/* A reader within a reader must not stand back for a writer, which waits for the outer one. */
+static int lock_make(struct run_hold *hold, lk_error *error)
+{
+	const struct lock_kind *kind = hold->options->kind;
+	const char *name = hold->options->name;
+	if (kind->option == OPTION_SHARED && outer_holds(hold->clients[0], name))
+		kind = kind_without_preference(kind);
+	return kind->make(&hold->lock, hold->clients[0], name, strlen(name), error);
+}
+
+int run_hold_make(struct run_hold *hold, int64_t margin_ms, lk_error *error)
+{
+	const struct keeper_options *options = hold->options;
+	if (options->election)
+		return election_make(hold, margin_ms, error);
+	if (hold->count > 1)
+		return quorum_make(hold, error);
+	if (options->also_count)
+		return multi_make(hold, error);
+	if (!options->permits)
+		return lock_make(hold, error);
+	hold->unset = 1;
+	return semaphore_make(hold, options->lease_ms, error);
+}
+
+/* A handle with a time to live prolongs that of a semaphore that is there, where `sem set` has said
+ * how long it lasts. A permit in use prolongs it to its lease in any case: so that is the time of a
+ * handle for one that we have not made. A number that is lost while we wait comes back with it. */
+static int permits_set(struct run_hold *hold, lk_error *error)
+{
+	int64_t permits = hold->options->permits;
+	int64_t free_now = 0, used = 0;
+	int result = lk_permit_semaphore_count(hold->semaphore, &free_now, &used, error);
+	if (result == 0 && free_now + used == 0) {
+		result = lk_permit_semaphore_try_set(hold->semaphore, permits, error);
+		if (result == 1)
+			return semaphore_make(hold, COUNTER_TTL_MS, error);
+		if (result == 0) /* another was faster, or there are none by intent */
+			result = lk_permit_semaphore_count(hold->semaphore, &free_now, &used,
+							   error);
+	}
+	if (result == 0 && free_now + used != permits)
+		message("%s has %" PRId64 " permits, not %" PRId64
+			" (lockkeeper sem set changes it)",
+			hold->options->name, free_now + used, permits);
+	return result;
+}
+
+int run_hold_prepare(struct run_hold *hold, lk_error *error)
+{
+	int result = hold->unset ? permits_set(hold, error) : 0;
+	hold->unset = hold->unset && result < 0;
+	return result;
+}
+
+int run_hold_close(const struct run_hold *hold)
+{
+	int unknown = 0;
+	for (size_t i = 0; i < hold->count; i++)
+		unknown |= lk_client_close(hold->clients[i], LK_CLOSE_RELEASE, NULL) ==
+			   LK_EMAYBEHELD;
+	return unknown;
 }
 
 void run_hold_free(struct run_hold *hold)
@@ -95,6 +148,8 @@ void run_hold_free(struct run_hold *hold)
 	lk_election_free(hold->election);
 	lk_lock_free(hold->lock);
 	lk_permit_semaphore_free(hold->semaphore);
+	for (size_t i = 0; i < hold->count; i++)
+		lk_client_free(hold->clients[i]);
 }
 
 int run_hold_acquire(struct run_hold *hold, int64_t wait_ms, const lk_acquire_options *options,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The hold of `run` while its command runs: a lock of some kind, or a permit. */
+/* The hold of `run` while its command runs, a lock of some kind, a permit or a leadership; and the
+ * clients that have it. */
 #ifndef CLI_RUN_HOLD_H
 #define CLI_RUN_HOLD_H
 
@@ -7,10 +8,12 @@
 
 #include <lockkeeper.h>
 
-#include "kind.h"
+#include "keeper.h"
 
 struct run_hold {
-	int64_t lease_ms; /* of what is held; set before it is made */
+	const struct keeper_options *options;
+	lk_client *clients[LK_RED_NODES_MAX]; /* of a quorum more than one */
+	size_t count;
 	lk_lock *lock;
 	int several; /* on several servers, or several locks: it has no one owner field */
 	lk_permit_semaphore *semaphore; /* NULL: it is a lock, */
@@ -19,23 +22,19 @@ struct run_hold {
 	int unset; /* its number of permits has not been asked for yet */
 };
 
-/* Makes the handle: of a lock of the kind, or, with `permits`, of a semaphore. Asks no server. */
-int run_hold_make(struct run_hold *hold, lk_client *client, const struct lock_kind *kind,
-		  int64_t permits, const char *name, lk_error *error);
+/* Makes the clients. 0, or an exit code (said). */
+int run_hold_open(struct run_hold *hold, const struct keeper_options *options, lk_config *config);
+
+/* Makes the handle. Asks no server, but whether an outer run has the read side. `margin_ms`: as in
+ * the options of an acquire. */
+int run_hold_make(struct run_hold *hold, int64_t margin_ms, lk_error *error);
+
 /* Before the first try: a semaphore gets so many permits if it has no number yet; that of others is
  * told. Blocks for as long as a command at most, and may be repeated after a failure. */
-int run_hold_prepare(struct run_hold *hold, lk_client *client, int64_t permits, const char *name,
-		     lk_error *error);
-/* Makes one lock on the quorum of all clients, the first of them among them. */
-int run_hold_make_quorum(struct run_hold *hold, lk_client *const *clients, size_t count,
-			 const lk_red_lock_options *options, const char *name, lk_error *error);
+int run_hold_prepare(struct run_hold *hold, lk_error *error);
 
-/* Makes several locks of one client into one, all or none. */
-int run_hold_make_multi(struct run_hold *hold, lk_client *client, const char *name,
-			const char *const *also, size_t count, lk_error *error);
-/* Makes a candidate. */
-int run_hold_make_election(struct run_hold *hold, lk_client *client,
-			   const lk_election_options *options, const char *name, lk_error *error);
+/* Closes the clients, which release what they still have; 1 if something may stay held. */
+int run_hold_close(const struct run_hold *hold);
 void run_hold_free(struct run_hold *hold);
 
 /* `wait_ms`: -1 without limit, 0 once. */

@@ -42,7 +42,7 @@ void relay_release(int code, unsigned limit_s, int keeps);
  * without a warning. */
 void relay_released(void);
 
-/* What lockkeeper prints behind that warning, if it ends so; NULL: nothing. It is kept. */
+/* Keeps the words that lockkeeper prints behind that warning, if it ends so; NULL: none. */
 void relay_words(const char *words);
 
 /* All is done but to wait for hooks, which has a limit of its own: a signal that ends a wait can be

@@ -101,7 +101,8 @@ static void last_fill(struct telling *telling, int code, int lost)
 		event->waited_ms = since_ms(telling->began_ns);
 }
 
-/* What is printed at the end, or by a signal handler if the end does not come (signal_relay.h). */
+/* Makes the line that is printed at the end, or by a signal handler if the end does not come
+ * (signal_relay.h). */
 static void words_make(struct telling *telling)
 {
 	char *old = telling->words;

@@ -16,7 +16,7 @@ int change_is_held(const lk_change *change);
 /* Prints it to stdout, and flushes that: 0, or EXIT_TROUBLE (said). */
 int change_print(const lk_change *change);
 
-/* The same as an object on one line. */
+/* Prints it as an object on one line. */
 int change_print_json(const lk_change *change);
 
 /* That object as text, to be freed; NULL when out of memory. */

@@ -13,6 +13,7 @@ STEPS = [
      "option --url: options stand behind the command"),
     (("-v", "run", "job", "true"), 125, "option -v: options stand behind the command"),
     (("run", "job", "-v", "true"), 127, "the options of run stand before NAME"),
+    (("elect", "--once", "job", "-v", "true"), 127, "the options of elect stand before NAME"),
     (("run", "job", "echo hello"), 127, "run -c STRING takes a line of the shell"),
     (("ls", "-x"), 125, "ls: option -x is unknown (see lockkeeper ls --help)"),
     (("ls", "--nosuch"), 125, "ls: option --nosuch is unknown, or short for several (see"),
