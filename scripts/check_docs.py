@@ -34,11 +34,23 @@ def stale(build: pathlib.Path) -> list[str]:
     return problems
 
 
-def undocumented(path: pathlib.Path) -> list[str]:
+def releases() -> dict[str, str]:
+    """The release that brought each exported function, by the library's map."""
+    nodes = re.findall(r"^LOCKKEEPER_([\d.]+) \{(.*?)^\}", (ROOT / "src/lockkeeper.map").read_text(),
+                       re.MULTILINE | re.DOTALL)
+    return {function: release for release, names in nodes
+            for function in re.findall(r"\b(lk_\w+);", names)}
+
+
+def undocumented(path: pathlib.Path, brought: dict[str, str]) -> list[str]:
     problems = []
     for comment, function, parameters in DECLARATION.findall(path.read_text()):
-        if not re.search(r"Since\s+(\*\s+)?\d", comment):
+        since = re.search(r"Since\s+(?:\*\s+)?(\d+\.\d+)", comment)
+        if not since:
             problems.append(f"{name(path)}: {function} has no comment that says since when")
+        elif brought.get(function, since[1]) != since[1]:
+            problems.append(f"{name(path)}: {function} says since {since[1]}, and "
+                            f"src/lockkeeper.map {brought[function]}")
         if "lk_error *" in parameters and not FAILURES.search(comment):
             problems.append(f"{name(path)}: {function} does not say how it fails")
     return problems
@@ -96,8 +108,9 @@ def main() -> None:
                                                             "tests"))
     headers = files(".h", under=("include",))
     problems = stale(pathlib.Path(sys.argv[1]))
+    brought = releases()
     for header in headers:
-        problems += undocumented(header)
+        problems += undocumented(header, brought)
     for page in pages:
         problems += dead_links(page) + quotes(page)
     problems += unlisted()

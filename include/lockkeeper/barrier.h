@@ -82,7 +82,7 @@ LK_BEGIN_DECLS
  * Makes a handle, one party of the barrier `name`, at which `parties` (1 … LK_BARRIER_PARTIES_MAX)
  * meet; `options` may be NULL. Names whose keys would be in different slots of a cluster are
  * refused ("a}b"). Does no I/O. Free it with lk_barrier_free(). Errors: LK_EINVAL, LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_barrier_new(lk_barrier **barrier_out, lk_client *client, const void *name,
 			  size_t name_size, int64_t parties, const lk_barrier_options *options,
@@ -90,7 +90,7 @@ LK_API int lk_barrier_new(lk_barrier **barrier_out, lk_client *client, const voi
 
 /*
  * Frees a handle, before or after lk_client_free(), and never during a call of it. One that is
- * inside leaves, without waiting for the others. NULL is fine. Returns NULL. Since 0.1.
+ * inside leaves, without waiting for the others. NULL is fine. Returns NULL. Since 0.2.
  */
 LK_API lk_barrier *lk_barrier_free(lk_barrier *barrier);
 
@@ -102,7 +102,7 @@ LK_API lk_barrier *lk_barrier_free(lk_barrier *barrier);
  * one more answer, at most for the command limit. Errors: LK_ETIMEDOUT (others have not come),
  * LK_EBUSY (the same, with a `wait_ms` of 0), LK_ECANCELLED, LK_EMAYBEHELD (COUNTED ONCE), LK_ELOST
  * (WHO DIES), LK_EWRONGTYPE, LK_EINVAL (another call of this party is under way, it is inside, …)
- * and those of lk_client_ping(). Since 0.1.
+ * and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_barrier_await(lk_barrier *barrier, int64_t wait_ms, lk_cancel *cancel,
 			    uint64_t *generation_out, lk_error *error);
@@ -110,7 +110,7 @@ LK_API int lk_barrier_await(lk_barrier *barrier, int64_t wait_ms, lk_cancel *can
 /*
  * The same, and with 0 it is inside (DistributedDoubleBarrier.enter): until lk_barrier_leave(). One
  * that fails is not inside; LK_ELOST also says that it was let in when it had ended its wait: the
- * others have entered with it, and it has left. Since 0.1.
+ * others have entered with it, and it has left. Since 0.2.
  */
 LK_API int lk_barrier_enter(lk_barrier *barrier, int64_t wait_ms, lk_cancel *cancel,
 			    uint64_t *generation_out, lk_error *error);
@@ -121,7 +121,7 @@ LK_API int lk_barrier_enter(lk_barrier *barrier, int64_t wait_ms, lk_cancel *can
  * cancelled: the next call waits on. Blocks. Errors: LK_ETIMEDOUT and, with 0, LK_EBUSY (others are
  * inside), LK_ECANCELLED, LK_ENOTOWNER (it has not entered), LK_ELOST (its lease was over before:
  * the others count it as having left), LK_EMAYBEHELD (it may be inside until its lease is over) and
- * those of lk_client_ping(). Since 0.1.
+ * those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_barrier_leave(lk_barrier *barrier, int64_t wait_ms, lk_cancel *cancel,
 			    lk_error *error);

@@ -22,20 +22,20 @@ LK_BEGIN_DECLS
 /*
  * Makes a token. Any number of calls on any clients may use it, one at a time: a second call at the
  * same time fails with LK_EINVAL. Does not block. Free it with lk_cancel_free(). Errors: LK_EINVAL,
- * LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.1.
+ * LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.2.
  */
 LK_API int lk_cancel_new(lk_cancel **cancel_out, lk_error *error);
 
 /*
  * Ends the call that uses the token, and every later call with it until lk_cancel_reset(). Does not
- * block. Any thread may call it, and so may a signal handler. Since 0.1.
+ * block. Any thread may call it, and so may a signal handler. Since 0.2.
  */
 LK_API void lk_cancel_now(lk_cancel *cancel);
 
-/* Makes the token usable again. No call may be using it. Does not block. Since 0.1. */
+/* Makes the token usable again. No call may be using it. Does not block. Since 0.2. */
 LK_API void lk_cancel_reset(lk_cancel *cancel);
 
-/* Returns 1 when lk_cancel_now() was called since the last reset, else 0. Since 0.1. */
+/* Returns 1 when lk_cancel_now() was called since the last reset, else 0. Since 0.2. */
 LK_API int lk_cancel_is_set(const lk_cancel *cancel);
 
 /*
@@ -47,12 +47,12 @@ LK_API int lk_cancel_is_set(const lk_cancel *cancel);
  * goes on sleeping. No call may be using the token. Does not block.
  *
  * It needs a handler without SA_RESTART. A signal that comes after the program has last looked, and
- * before the call sleeps, interrupts nothing, as with every blocking system call. Since 0.1.
+ * before the call sleeps, interrupts nothing, as with every blocking system call. Since 0.2.
  */
 LK_API void lk_cancel_on_interrupt(lk_cancel *cancel, lk_interrupt_callback callback,
 				   void *context);
 
-/* Frees the token; no call may be using it. NULL is fine. Returns NULL. Since 0.1. */
+/* Frees the token; no call may be using it. NULL is fine. Returns NULL. Since 0.2. */
 LK_API lk_cancel *lk_cancel_free(lk_cancel *cancel);
 
 LK_END_DECLS

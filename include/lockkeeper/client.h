@@ -29,14 +29,14 @@ LK_BEGIN_DECLS
  * wait limit, within which it goes on trying (lk_lock_acquire()). The next call tries again,
  * after a pause of 0.1 s at most, or of backoff_max_ms where a password was refused. Later, the
  * library restores a lost connection in the background. Free the client with lk_client_free().
- * Errors: LK_EINVAL (no URL, options that contradict each other), LK_ENOMEM, LK_ESYSTEM. Since 0.1.
+ * Errors: LK_EINVAL (no URL, options that contradict each other), LK_ENOMEM, LK_ESYSTEM. Since 0.2.
  */
 LK_API int lk_client_new(lk_client **client_out, const lk_config *config, lk_error *error);
 
 /*
- * The same from the environment (lk_config_load_environment()), then from `url`, which may be NULL
+ * Makes one from the environment (lk_config_load_environment()), then from `url`, which may be NULL
  * when LOCKKEEPER_URL is set. Reads the file that LOCKKEEPER_PASSWORD_FILE names, if it is set.
- * Errors as lk_config_set() and lk_client_new(). Since 0.1.
+ * Errors as lk_config_set() and lk_client_new(). Since 0.2.
  */
 LK_API int lk_client_open(lk_client **client_out, const char *url, lk_error *error);
 
@@ -46,19 +46,19 @@ LK_API int lk_client_open(lk_client **client_out, const char *url, lk_error *err
  * that asks the server can give: LK_EUNREACHABLE (no connection, or no answer within a limit),
  * LK_EAUTH, LK_EDENIED, LK_ETLS, LK_EPROTOCOL, LK_EUNAVAILABLE (loading, read-only, …), LK_EREFUSED
  * (out of memory, …), LK_EINVAL (no such database, …), LK_ECLOSED, LK_EFORKED, LK_ENOMEM,
- * LK_ESYSTEM (no descriptor, no thread). Since 0.1.
+ * LK_ESYSTEM (no descriptor, no thread). Since 0.2.
  */
 LK_API int lk_client_ping(lk_client *client, lk_error *error);
 
 /*
  * Returns the random UUID with which every owner field of this client begins. It is valid until
- * lk_client_free(); `client` must not be NULL. Does not block. Since 0.1.
+ * lk_client_free(); `client` must not be NULL. Does not block. Since 0.2.
  */
 LK_API const char *lk_client_id(const lk_client *client);
 
 /*
  * Returns the node that the client talks to, as a URL without secrets. It is valid until
- * lk_client_free(); `client` must not be NULL. Does not block. Since 0.1.
+ * lk_client_free(); `client` must not be NULL. Does not block. Since 0.2.
  */
 LK_API const char *lk_client_node(const lk_client *client);
 
@@ -89,7 +89,7 @@ LK_API const char *lk_client_node(const lk_client *client);
  * may be held again after a failover, because replicas lack the release.
  * The client continues the release until a further call of this function finds it complete, or
  * until lk_client_free(). A call after one that returned 0 returns 0. Errors otherwise: LK_EHELD,
- * LK_ENOMEM (not done: still open), LK_EINVAL, LK_EFORKED. Since 0.1.
+ * LK_ENOMEM (not done: still open), LK_EINVAL, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
 
@@ -102,7 +102,7 @@ LK_API int lk_client_close(lk_client *client, int how, lk_error *error);
  * Threads that used the client may live on and end later. If such a thread is just ending, this
  * call waits for it; but the library learns of a thread's end a moment late, so join a thread that
  * is about to end. Blocks as lk_client_close(); but behind one that has failed, a server that is
- * still silent has 200 ms. Returns NULL. Since 0.1.
+ * still silent has 200 ms. Returns NULL. Since 0.2.
  *
  * In a forked child it only closes the child's copies of the descriptors of all clients and queues
  * that the parent had. The parent's connections stand, and the memory ends with the child. A number

@@ -25,7 +25,7 @@
  * names, passwords and their files are not allowed there). The last setting of an option wins.
  * A URL does not change options that it does not name.
  *
- * FAILOVER of redis-replicas://, redis-sentinel:// and redis-cluster:// (since 0.1). Redis
+ * FAILOVER of redis-replicas://, redis-sentinel:// and redis-cluster:// (since 0.2). Redis
  * replicates after it has answered, so a new master may lack the last grants. Therefore the library
  * waits for the replicas (WAIT). A grant, a renewal, an extension and a change of a count succeed
  * only when every live replica has them: every one that the list, the sentinels or the cluster show
@@ -89,7 +89,7 @@
  * so in lk_client_process() (loop.h). The URL's user and password are for the servers; sentinels
  * have options of their own.
  *
- * CLUSTER (since 0.1). A name's slot decides which master has its lock. All that belongs to a lock
+ * CLUSTER (since 0.2). A name's slot decides which master has its lock. All that belongs to a lock
  * is in one slot; a multi lock may have parts in several. The client asks up to seven nodes for the
  * map of the slots (CLUSTER SLOTS), when it connects and once a second. It believes more than half
  * of all or, if not all answer, more than half of those that do. It follows nodes that start again
@@ -115,7 +115,7 @@
  * costs the server one more publication, and a waiter hears the releases of such clients twice.
  * Without a cluster, sharded and both are refused (LK_EINVAL).
  *
- * CONNECTIONS (since 0.1). The threads of a client share one connection to each master, and one
+ * CONNECTIONS (since 0.2). The threads of a client share one connection to each master, and one
  * more for renewals and one for messages while there are any. While most calls find others waiting
  * there (in all 64 more than those that do not), the client opens another in the background, up to
  * the option connections (4) to a master and 16 in all beside the first of each; what has sent
@@ -131,7 +131,7 @@
  * meanwhile. A handshake is doubted in the same way, within the connect limit; it keeps that limit
  * beside the second attempt.
  *
- * ADDRESSES (since 0.1). Servers behind a NAT, a tunnel or published ports of containers name each
+ * ADDRESSES (since 0.2). Servers behind a NAT, a tunnel or published ports of containers name each
  * other by addresses that the client may not reach. The option address_map says where to connect to
  * instead: host:port=host:port, or host=host for every port, with commas between. It holds for the
  * addresses of the URL, of sentinels and of the map of a cluster. Messages name both. Certificates
@@ -142,7 +142,7 @@
  * both. Where cluster-announce-ip or -port is set, set replica-announce-ip and -port to the same. A
  * cluster may announce host names: it tells the addresses as well.
  *
- * TLS NAMES (since 0.1). The certificate of each server must have the name or the address under
+ * TLS NAMES (since 0.2). The certificate of each server must have the name or the address under
  * which the client got to know it: from the URL, the sentinels, or the map of the cluster. A node
  * of a cluster that is known by its address may also have the host name of any seed, that is of a
  * server that the URL lists. So one certificate for all nodes, with the name that the URL has, is
@@ -153,14 +153,14 @@
  * failover. Or let servers and sentinels announce their host names (cluster-announce-hostname with
  * cluster-preferred-endpoint-type hostname; sentinel announce-hostnames).
  *
- * TLS CERTIFICATES (since 0.1). Those to trust are the system's, or else all that tls_ca_file,
+ * TLS CERTIFICATES (since 0.2). Those to trust are the system's, or else all that tls_ca_file,
  * tls_ca_dir and tls_ca_data name together. The key of a client's certificate may be locked by a
  * password: tls_key_password, or the first line of tls_key_password_file. With tls_verify=authority
  * the names above do not count; with off no certificate is verified, and whoever is on the way to
  * the server can read and change all that goes there, the password too. The doctor and the
  * command's -v say so.
  *
- * DISKS (since 0.1). A server that crashes with its machine forgets what was not on its disk. With
+ * DISKS (since 0.2). A server that crashes with its machine forgets what was not on its disk. With
  * the option fsync_acks=local a grant, a renewal, an extension and a change of a count succeed only
  * when the master's append-only file has them on disk (WAITAOF). With fsync_acks=replicas the files
  * of the replicas that replica_acks means must have them too. This is so on a single server as
@@ -241,13 +241,13 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a configuration with every option at its default. Free it with lk_config_free().
- * Errors: LK_EINVAL, LK_ENOMEM. Since 0.1.
+ * Errors: LK_EINVAL, LK_ENOMEM. Since 0.2.
  */
 LK_API int lk_config_new(lk_config **config_out, lk_error *error);
 
 /*
  * Frees a configuration and wipes its secrets; clients made from it have copies. NULL is fine.
- * Returns NULL. Since 0.1.
+ * Returns NULL. Since 0.2.
  */
 LK_API lk_config *lk_config_free(lk_config *config);
 
@@ -260,7 +260,7 @@ LK_API lk_config *lk_config_free(lk_config *config);
  * a line break before or behind them. The path of a file or a socket that does not begin at the
  * root is meant from the folder in which the process is now: later ones change nothing, and
  * lk_config_get() shows it from the root. Only where that is too long (107 bytes for a socket) or
- * the folder is removed, it stays as it is. Errors: LK_EINVAL, LK_ENOMEM. Since 0.1.
+ * the folder is removed, it stays as it is. Errors: LK_EINVAL, LK_ENOMEM. Since 0.2.
  */
 LK_API int lk_config_set(lk_config *config, const char *name, const char *value, lk_error *error);
 
@@ -269,13 +269,13 @@ LK_API int lk_config_set(lk_config *config, const char *name, const char *value,
  * or none. An option's own variable prevails over what LOCKKEEPER_URL says of it:
  * LOCKKEEPER_PASSWORD over the password in that URL. Ignores variables that begin with LOCKKEEPER_
  * but name no option; in a set-user-ID program, all variables (secure_getenv). No other thread may
- * change the environment meanwhile. Errors as lk_config_set(). Since 0.1.
+ * change the environment meanwhile. Errors as lk_config_set(). Since 0.2.
  */
 LK_API int lk_config_load_environment(lk_config *config, lk_error *error);
 
 /*
  * Writes the value of an option as text with a NUL, but secrets as "***". Returns the length
- * without the NUL, or LK_EINVAL for an unknown name. It writes at most `size` bytes. Since 0.1.
+ * without the NUL, or LK_EINVAL for an unknown name. It writes at most `size` bytes. Since 0.2.
  */
 LK_API int lk_config_get(const lk_config *config, const char *name, char *text_out, size_t size);
 
@@ -296,7 +296,7 @@ LK_API int lk_config_get(const lk_config *config, const char *name, char *text_o
  * connection, and for each decision of a wait, with the owner number (in requests the end of the
  * owner field, in decisions behind "number"). These lines show the names of locks and servers, and
  * owner fields; no line shows a password. What they say may change in any version. Below that level
- * each costs one comparison. Since 0.1.
+ * each costs one comparison. Since 0.2.
  */
 LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback callback,
 			      void *context);
@@ -308,7 +308,7 @@ LK_API void lk_config_set_log(lk_config *config, int level, lk_log_callback call
  * stays the program's, and open until lk_client_free() has returned for the last of these clients;
  * -1 means no log. A full pipe holds up the log alone, as a callback would, and lines are dropped.
  * What cannot be written is dropped, and raises no SIGPIPE. A program that reads the lines in its
- * own loop gives the end of a pipe. Since 0.1.
+ * own loop gives the end of a pipe. Since 0.2.
  */
 LK_API void lk_config_set_log_fd(lk_config *config, int level, int fd);
 
@@ -322,7 +322,7 @@ LK_API void lk_config_set_log_fd(lk_config *config, int level, int fd);
  * It is called on threads of the library, perhaps on several at once; for a threadless client by
  * lk_client_process(). It must not call the library, and should return soon: its time counts for
  * connect_timeout_ms, and lk_client_close() waits for it. `context` must stay valid until
- * lk_client_free() has returned for the last of these clients. Since 0.1.
+ * lk_client_free() has returned for the last of these clients. Since 0.2.
  */
 LK_API void lk_config_set_credentials(lk_config *config, lk_credentials_callback callback,
 				      void *context);
@@ -331,14 +331,14 @@ LK_API void lk_config_set_credentials(lk_config *config, lk_credentials_callback
  * Clients made from this configuration from now on are threadless: the program's own loop
  * does their work, see <lockkeeper/loop.h>. `resolve` may be NULL: then the
  * URL must have an address or a path, and lk_client_new() refuses a name with LK_EINVAL. `context`
- * must stay valid until lk_client_free() has returned for the last of these clients. Since 0.1.
+ * must stay valid until lk_client_free() has returned for the last of these clients. Since 0.2.
  */
 LK_API void lk_config_set_threadless(lk_config *config, lk_resolve_callback resolve, void *context);
 
-/* Returns the number of options. Since 0.1. */
+/* Returns the number of options. Since 0.2. */
 LK_API size_t lk_option_count(void);
 
-/* Returns row `index` of the option table, or NULL beyond the end. Static memory. Since 0.1. */
+/* Returns row `index` of the option table, or NULL beyond the end. Static memory. Since 0.2. */
 LK_API const lk_option_info *lk_option_at(size_t index);
 
 LK_END_DECLS

@@ -85,27 +85,27 @@ LK_BEGIN_DECLS
  * rights are looked at, without the configured prefix, for a user who may only use some names; NULL
  * stands for "lockkeeper-doctor". Blocks for up to twelve round trips a node, each at most for the
  * command limit, and twice for the connect limit. Free the report with lk_doctor_free(), before or
- * after the clients. Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * after the clients. Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_doctor_new(lk_doctor **doctor_out, lk_client *const *clients, size_t count,
 			 const void *name, size_t name_size, lk_error *error);
 
 /*
  * Returns finding `index`, the worst first, or NULL beyond the end. It is valid until
- * lk_doctor_free(). Does not block. Since 0.1.
+ * lk_doctor_free(). Does not block. Since 0.2.
  */
 LK_API const lk_finding *lk_doctor_finding(const lk_doctor *doctor, size_t index);
 
 /* Returns what was learnt about node `index`, in the order of the clients, or NULL beyond the end.
  * Of a cluster they are its masters. Replicas and sentinels come behind all of these. It is valid
- * until lk_doctor_free(). Does not block. Since 0.1. */
+ * until lk_doctor_free(). Does not block. Since 0.2. */
 LK_API const lk_doctor_node *lk_doctor_node_at(const lk_doctor *doctor, size_t index);
 
-/* Returns the severity of the worst finding (LK_SEVERITY_NOTE if there is none). Since 0.1. */
+/* Returns the severity of the worst finding (LK_SEVERITY_NOTE if there is none). Since 0.2. */
 LK_API int lk_doctor_worst(const lk_doctor *doctor);
 
 /* Returns one sentence on what the servers promise together ("one server: …"). It is valid until
- * lk_doctor_free(). Since 0.1. */
+ * lk_doctor_free(). Since 0.2. */
 LK_API const char *lk_doctor_promise(const lk_doctor *doctor);
 
 /*
@@ -117,15 +117,15 @@ LK_API const char *lk_doctor_promise(const lk_doctor *doctor);
  * renewed at a third; what the holder wants to have at the end comes off. Blocks for one round trip
  * in a cluster, and until it is connected at most for the connect limit; with Sentinel for three
  * round trips, and at most about 3 s where sentinels do not answer. Errors: LK_EINVAL, LK_ENOMEM,
- * LK_ESYSTEM, LK_ECLOSED, LK_EFORKED, LK_EBLOCKING, LK_EUNREACHABLE. Since 0.1.
+ * LK_ESYSTEM, LK_ECLOSED, LK_EFORKED, LK_EBLOCKING, LK_EUNREACHABLE. Since 0.2.
  */
 LK_API int lk_failover_time(lk_client *client, int64_t *failover_ms_out, lk_error *error);
 
-/* Frees what was found. NULL is fine. Returns NULL. Since 0.1. */
+/* Frees what was found. NULL is fine. Returns NULL. Since 0.2. */
 LK_API lk_doctor *lk_doctor_free(lk_doctor *doctor);
 
 /* Returns row `index` of the table of findings, or NULL beyond the end. Static memory.
- * Since 0.1. */
+ * Since 0.2. */
 LK_API const lk_finding_info *lk_finding_at(size_t index);
 
 LK_END_DECLS

@@ -77,7 +77,7 @@ LK_BEGIN_DECLS
  * starts it with LK_OP_DRAIN. Errors: LK_EHELD (something is held at the limit: lk_client_held()
  * says what; nothing more is granted), LK_EMAYBEHELD (something that was under way may be held, and
  * is being given back), LK_ECANCELLED, LK_ENOMEM (not all leaders were told), LK_EINVAL,
- * LK_ECLOSED, LK_EFORKED, LK_EBLOCKING. Since 0.1.
+ * LK_ECLOSED, LK_EFORKED, LK_EBLOCKING. Since 0.2.
  */
 LK_API int lk_client_drain(lk_client *client, int64_t wait_ms, lk_cancel *cancel, lk_error *error);
 
@@ -86,7 +86,7 @@ LK_API int lk_client_drain(lk_client *client, int64_t wait_ms, lk_cancel *cancel
  * of a client that is not drained, or has no threads. `held_out` may be NULL if `most` is 0; else
  * set the `struct_size` of the first element before. It is what was true for each at one moment:
  * none whose lease is over is among them, and in a client that is drained none is added. Does not
- * block. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * block. Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_client_held(lk_client *client, lk_held *held_out, size_t most, lk_error *error);
 

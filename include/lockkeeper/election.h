@@ -87,7 +87,7 @@
 #define LK_STAND_BY 1      /* it leads only where no other candidate waits */
 #define LK_STAND_LEAVING 2 /* it is about to end: behind all others */
 
-/* What lk_client_drain() makes of a leader. */
+/* A leader whose client is drained (lk_client_drain()). */
 #define LK_DRAIN_ASK 0    /* it is told LK_EVENT_ASKED, stops its work and resigns */
 #define LK_DRAIN_RESIGN 1 /* it resigns at once: its work needs no time to stop */
 
@@ -164,7 +164,7 @@ LK_BEGIN_DECLS
  * only observes. Each handle is a candidate of its own, also in one client. `options` may be NULL.
  * A name whose derived keys are in another cluster slot ("a}b", "foo{bar") is refused (LK_EINVAL).
  * Does no I/O. Free it with lk_election_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ECLOSED,
- * LK_EFORKED, LK_EBLOCKING. Since 0.1.
+ * LK_EFORKED, LK_EBLOCKING. Since 0.2.
  */
 LK_API int lk_election_new(lk_election **election_out, lk_client *client, const void *name,
 			   size_t name_size, const lk_election_options *options, lk_error *error);
@@ -172,7 +172,7 @@ LK_API int lk_election_new(lk_election **election_out, lk_client *client, const 
 /*
  * Frees a handle, before or after lk_client_free(). A candidate that still waits or leads resigns,
  * without waiting for the answer; its notices that nobody has read are deleted. NULL is fine.
- * Returns NULL. Since 0.1.
+ * Returns NULL. Since 0.2.
  */
 LK_API lk_election *lk_election_free(lk_election *election);
 
@@ -181,7 +181,7 @@ LK_API lk_election *lk_election_free(lk_election *election);
  * 0 the term is in *term_out, which may be NULL. `cancel` may be NULL. At the limit it does not
  * stand any more. Blocks. Errors: LK_EINVAL (it stands or leads already, …), LK_EBUSY (wait_ms 0:
  * another leads), LK_ETIMEDOUT, LK_ELOST (it led, and has lost it before this call could return:
- * resign), and those of lk_lock_acquire(). Since 0.1.
+ * resign), and those of lk_lock_acquire(). Since 0.2.
  */
 LK_API int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
 				uint64_t *term_out, lk_error *error);
@@ -190,7 +190,7 @@ LK_API int lk_election_campaign(lk_election *election, int64_t wait_ms, lk_cance
  * Stands for election and returns at once; notices tell of what comes. It goes on standing while
  * the server cannot be reached; what is refused at once ends the candidacy, with a notice. Does not
  * block. Errors: LK_EINVAL (it stands or leads already),
- * LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_election_join(lk_election *election, lk_error *error);
 
@@ -201,7 +201,7 @@ LK_API int lk_election_join(lk_election *election, lk_error *error);
  * LK_EVENT_STOP it says that the work has stopped. The next call may stand again. Errors:
  * LK_ENOTOWNER (it does not stand), LK_ELOST (the leadership was lost before), LK_EMAYBEHELD (no
  * answer within the limit: the place may stay taken until the lease ends), LK_EINVAL, LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. After each of these but LK_ENOMEM it does not stand. Since 0.1.
+ * LK_ECLOSED, LK_EFORKED. After each of these but LK_ENOMEM it does not stand. Since 0.2.
  */
 LK_API int lk_election_resign(lk_election *election, int64_t limit_ms, lk_error *error);
 
@@ -212,7 +212,7 @@ LK_API int lk_election_resign(lk_election *election, int64_t limit_ms, lk_error 
  * before it has begun to lead, the next one leads a second later. Blocks for one round trip, at
  * most for the command limit. Errors: LK_EBUSY (that one does not wait, or cannot be told: still
  * leading), LK_ENOTOWNER (it does not lead), LK_ELOST, LK_EMAYBEHELD (no answer: it may have been
- * transferred, and notices will say so), LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * transferred, and notices will say so), LK_EINVAL and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_transfer(lk_election *election, const char *id, lk_error *error);
 
@@ -221,7 +221,7 @@ LK_API int lk_election_transfer(lk_election *election, const char *id, lk_error 
  * overwrites nothing. One that waits brings the new value when it leads. Blocks for one round trip
  * while leading, at most for the command limit. Errors: LK_ELOST (it does not lead any more:
  * nothing was written), LK_EMAYBEHELD (no answer: it may have been written), LK_EINVAL (too long,
- * …) and those of lk_client_ping(). Since 0.1.
+ * …) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_proclaim(lk_election *election, const void *value, size_t value_size,
 				lk_error *error);
@@ -229,25 +229,25 @@ LK_API int lk_election_proclaim(lk_election *election, const void *value, size_t
 /*
  * Returns 1 when this candidate leads and its deadline has not passed, else 0, never a negative
  * code. A memory read. After a 0, `error` says why not. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_election_is_leading(lk_election *election, lk_error *error);
 
 /*
  * Writes for how many ms the leadership is still certain. A memory read. Errors as
- * lk_election_is_leading(). Since 0.1.
+ * lk_election_is_leading(). Since 0.2.
  */
 LK_API int lk_election_remaining_ms(lk_election *election, int64_t *remaining_ms_out,
 				    lk_error *error);
 
-/* Writes the term of the leadership. A memory read. Errors as lk_election_is_leading(). Since 0.1.
+/* Writes the term of the leadership. A memory read. Errors as lk_election_is_leading(). Since 0.2.
  */
 LK_API int lk_election_term(lk_election *election, uint64_t *term_out, lk_error *error);
 
 /*
  * The work says that it goes on: the lease is renewed for another progress_ms. The begin counts as
  * progress. Without that option it does nothing. A memory access. Errors as
- * lk_election_is_leading(). Since 0.1.
+ * lk_election_is_leading(). Since 0.2.
  */
 LK_API int lk_election_progress(lk_election *election, lk_error *error);
 
@@ -257,7 +257,7 @@ LK_API int lk_election_progress(lk_election *election, lk_error *error);
  * then asked to hand over (lk_leader.asked is "leave"); LK_STAND_NORMAL takes that back. While it
  * neither waits nor leads the change is for the next time. Blocks for one round trip, at most for
  * the command limit. Errors: LK_EMAYBEHELD (no answer: the server may have changed it), LK_EINVAL
- * and those of lk_client_ping(). Since 0.1.
+ * and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_set_standing(lk_election *election, int priority, int standing,
 				    lk_error *error);
@@ -266,13 +266,13 @@ LK_API int lk_election_set_standing(lk_election *election, int priority, int sta
  * Says of all that wait at this moment, and of the leader, that they are leaving, as each of them
  * could with lk_election_set_standing(). Returns how many they are. One that joins later is not
  * among them. Blocks for one round trip, at most for the command limit. Errors: LK_EMAYBEHELD (no
- * answer: it may have been done), LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * answer: it may have been done), LK_EINVAL and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_retire(lk_election *election, lk_error *error);
 
 /*
  * Asks the server who leads. Set `struct_size` first. Blocks for one round trip, at most for the
- * command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
+ * command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_error *error);
 
@@ -284,7 +284,7 @@ LK_API int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_e
  * not counted. Messages wake it; a leader that dies without one is noticed at the end of its lease,
  * and what is changed by hand within look_again_ms. While the server cannot be reached it waits.
  * Set `struct_size` first. `cancel` may be NULL. One thread at a time. Errors: LK_ECANCELLED,
- * LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED, LK_EAUTH, LK_EDENIED, LK_EWRONGTYPE. Since 0.1.
+ * LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED, LK_EAUTH, LK_EDENIED, LK_EWRONGTYPE. Since 0.2.
  */
 LK_API int lk_election_observe(lk_election *election, int64_t wait_ms, lk_cancel *cancel,
 			       lk_leader *leader_out, lk_error *error);
@@ -295,7 +295,7 @@ LK_API int lk_election_observe(lk_election *election, int64_t wait_ms, lk_cancel
  * it is its own affair; `lockkeeper elect` ends its command first. Blocks for one round trip, at
  * most for the command limit. Errors: LK_ENOTOWNER (nobody leads), LK_EBUSY (that one does not
  * wait), LK_EMAYBEHELD (no answer: it may have been asked), LK_EINVAL and those of
- * lk_client_ping(). Since 0.1.
+ * lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_ask(lk_election *election, const char *id, lk_error *error);
 
@@ -303,7 +303,7 @@ LK_API int lk_election_ask(lk_election *election, const char *id, lk_error *erro
  * Asks the server who waits: writes the first `most` in the order in which they would be elected,
  * and returns how many wait. `candidates_out` may be NULL if `most` is 0; else set the
  * `struct_size` of the first element before. Blocks for one round trip, at most for the command
- * limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_ENOMEM and those of lk_client_ping(). Since 0.1.
+ * limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_ENOMEM and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, size_t most,
 				  lk_error *error);

@@ -14,7 +14,7 @@
 
 #include <lockkeeper/export.h>
 
-/* What a caller can do about a code. */
+/* The classes say what a caller can do about a code. */
 #define LK_CLASS_RETRY 1 /* may go away by itself: the same call can succeed later */
 #define LK_CLASS_FATAL 2 /* repeating the call cannot help until something is changed */
 #define LK_CLASS_MAYBE 4 /* the server may hold the lock for us until its lease is over */
@@ -70,19 +70,19 @@ typedef struct lk_error {
 
 LK_BEGIN_DECLS
 
-/* The name of a code ("LK_EBUSY"); "LK_E?" for an unknown one. Static memory. Since 0.1. */
+/* The name of a code ("LK_EBUSY"); "LK_E?" for an unknown one. Static memory. Since 0.2. */
 LK_API const char *lk_error_name(int code);
 
-/* One line of English for a code. Static memory. Since 0.1. */
+/* One line of English for a code. Static memory. Since 0.2. */
 LK_API const char *lk_error_text(int code);
 
-/* 1 when the same call may succeed later without any change, else 0. Since 0.1. */
+/* 1 when the same call may succeed later without any change, else 0. Since 0.2. */
 LK_API int lk_error_is_retryable(int code);
 
-/* 1 when only a change (of arguments, rights, configuration) can help, else 0. Since 0.1. */
+/* 1 when only a change (of arguments, rights, configuration) can help, else 0. Since 0.2. */
 LK_API int lk_error_is_fatal(int code);
 
-/* 1 when the server may hold the lock for us although the call failed, else 0. Since 0.1. */
+/* 1 when the server may hold the lock for us although the call failed, else 0. Since 0.2. */
 LK_API int lk_error_maybe_held(int code);
 
 LK_END_DECLS

@@ -20,11 +20,11 @@
 #define LK_EVENT_AT_RISK 1   /* the hold ends within its margin, unless a renewal still arrives */
 #define LK_EVENT_LOST 2      /* the hold is over without a release: stop the work */
 #define LK_EVENT_ABANDONED 3 /* the owning thread ended: the hold is no longer renewed */
-/* Of an election, with LK_EVENT_AT_RISK: <lockkeeper/election.h>. */
+/* Elections have these, and LK_EVENT_AT_RISK: <lockkeeper/election.h>. */
 #define LK_EVENT_LEADING 4     /* the candidate leads */
 #define LK_EVENT_STOP 5        /* it does not lead any more: stop the work */
 #define LK_EVENT_NOT_LEADING 6 /* its term is over, or it does not stand any more */
-/* Of a hold that hears_asks: ASKING in <lockkeeper/lock.h>. */
+/* A hold that hears_asks has this: ASKING in <lockkeeper/lock.h>. */
 #define LK_EVENT_ASKED 7 /* somebody asks for the lock; a leader's client is being drained */
 
 #define LK_EVENT_NAME_SIZE 256
@@ -85,7 +85,7 @@ LK_BEGIN_DECLS
  * number of threads may wait; each notice goes to one of them. Set the `struct_size` of `event_out`
  * first. The library writes so much; of a larger `struct_size` than its own, what it does not know
  * is zero. Errors: LK_ECANCELLED, LK_ECLOSED (after the last notice), LK_EINVAL (a `struct_size`
- * that no version has had, …), LK_EFORKED. Since 0.1.
+ * that no version has had, …), LK_EFORKED. Since 0.2.
  */
 LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms, lk_cancel *cancel,
 			 lk_error *error);
@@ -94,7 +94,7 @@ LK_API int lk_event_wait(lk_client *client, lk_event *event_out, int64_t wait_ms
  * Returns a descriptor that is readable exactly while notices are pending, for poll(2) or an event
  * loop; when it is, call lk_event_wait() with 0. The client owns it until lk_client_free(): do not
  * read or close it. After lk_client_close() it stays readable. Does not block. Errors: LK_EINVAL,
- * LK_EFORKED. Since 0.1.
+ * LK_EFORKED. Since 0.2.
  */
 LK_API int lk_event_fd(lk_client *client, lk_error *error);
 

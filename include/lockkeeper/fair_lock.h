@@ -58,7 +58,7 @@ LK_BEGIN_DECLS
 /*
  * Makes a handle, as lk_lock_new() does (getFairLock). Also refuses (LK_EINVAL) names whose braces
  * would put lock and queue on different nodes of a cluster: "a{b", "a}b", "{}". Does no I/O. Free
- * it with lk_lock_free(). Errors as lk_lock_new(). Since 0.1.
+ * it with lk_lock_free(). Errors as lk_lock_new(). Since 0.2.
  */
 LK_API int lk_fair_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			    size_t name_size, lk_error *error);

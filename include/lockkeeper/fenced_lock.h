@@ -70,7 +70,7 @@ LK_BEGIN_DECLS
 /*
  * Makes a handle, as lk_lock_new() does (getFencedLock); `options` may be NULL. A name whose
  * derived keys are in another cluster slot ("a}b", "foo{bar") is refused (LK_EINVAL). Does no I/O.
- * Free it with lk_lock_free(). Errors as lk_lock_new(). Since 0.1.
+ * Free it with lk_lock_free(). Errors as lk_lock_new(). Since 0.2.
  */
 LK_API int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			      size_t name_size, const lk_fenced_lock_options *options,
@@ -81,7 +81,7 @@ LK_API int lk_fenced_lock_new(lk_lock **lock_out, lk_client *client, const void 
  * (RFencedLock.getToken asks the server; behind an acquire this is RFencedLock.lockAndGetToken).
  * Every caller that has the hold, by a re-entry too, is told the same token. Notices have it, too:
  * lk_event.fence. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL (a lock of another kind, …), LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_error *error);
 
@@ -102,7 +102,7 @@ LK_API int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, 
  * passes any number of times. Blocks for one round trip, at most for the command limit. Errors:
  * LK_ESTALE, LK_EINVAL (token 0 or above LK_FENCE_TOKEN_MAX, …), LK_EWRONGTYPE (the key holds
  * something else), LK_EMAYBEHELD (no answer: the token may have been remembered) and those of
- * lk_client_ping(). Since 0.1.
+ * lk_client_ping(). Since 0.2.
  */
 LK_API int lk_fence_check(lk_client *client, const void *key, size_t key_size, uint64_t token,
 			  const lk_fence_options *options, uint64_t *newest_out, lk_error *error);
@@ -113,7 +113,7 @@ LK_API int lk_fence_check(lk_client *client, const void *key, size_t key_size, u
  * a newer token has overwritten it. Under one token, a client's writes take effect in the order of
  * its calls, and a copy of a request that the network delayed overwrites no later write. Only a
  * write that ended with LK_EMAYBEHELD may still take effect late, and overwrite what another client
- * wrote meanwhile under the same token. Errors otherwise as lk_fence_check(). Since 0.1.
+ * wrote meanwhile under the same token. Errors otherwise as lk_fence_check(). Since 0.2.
  */
 LK_API int lk_fence_write(lk_client *client, const void *key, size_t key_size, uint64_t token,
 			  const void *value, size_t value_size, const lk_fence_options *options,

@@ -121,13 +121,13 @@ LK_BEGIN_DECLS
  * Starts a walk over the locks whose name matches a glob pattern (NULL: all), by SCAN, never KEYS.
  * The walk skips keys that are not locks, and keys that a lock keeps beside its own. Copies the
  * pattern. Does no I/O. Free it with lk_scan_free(), before or after the client. Errors: LK_ENOMEM,
- * LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_error *error);
 
 /*
  * From now on the walk also shows keys that may be data (`may_be_data`), but have the form of a
- * lock. Never blocks. One thread at a time. NULL is fine. Since 0.1.
+ * lock. Never blocks. One thread at a time. NULL is fine. Since 0.2.
  */
 LK_API void lk_scan_all(lk_scan *scan);
 
@@ -142,7 +142,7 @@ LK_API void lk_scan_all(lk_scan *scan);
  * wrote. Blocks for a look, as lk_scan_show() does, and for a round trip. One thread at a time.
  * Errors: LK_EINVAL when it is none of these, or when several owners each have one of its fields;
  * LK_EDENIED where scripts are refused; those of lk_scan_show() and lk_lock_force_release(). Since
- * 0.1.
+ * 0.2.
  */
 LK_API int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size,
 				 lk_error *error);
@@ -156,7 +156,7 @@ LK_API int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_si
  * for all at once. One thread at a time. Set the `struct_size` of `info_out` first. The library
  * writes so much; of a larger `struct_size` than its own, what it does not know is zero.
  * Errors: LK_EINVAL and those of lk_client_ping(). After an error, call it again: it
- * continues behind the key at which it failed. Since 0.1.
+ * continues behind the key at which it failed. Since 0.2.
  */
 LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
 
@@ -167,7 +167,7 @@ LK_API int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error);
  * for one or two round trips, each at most for the command limit; where the key changes its type
  * meanwhile it looks again, up to 20 times, and then fails with LK_EUNAVAILABLE. One thread at a
  * time. Errors: LK_EWRONGTYPE when the key is not a lock, LK_EINVAL and those of lk_client_ping().
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
 			lk_error *error);
@@ -181,12 +181,12 @@ LK_API int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lo
  * What `info_out` points to is valid until the next call on `scan`; what the other calls wrote
  * about a lock stays valid. Blocks for one round trip for each new client, at most for the command
  * limit; `scan` remembers up to 1,000 clients. One thread at a time. Errors: LK_EINVAL and those of
- * lk_client_ping(). Since 0.1.
+ * lk_client_ping(). Since 0.2.
  */
 LK_API int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size,
 			 lk_owner_info *info_out, lk_error *error);
 
-/* Ends the walk and frees what it wrote. NULL is fine. Returns NULL. Since 0.1. */
+/* Ends the walk and frees what it wrote. NULL is fine. Returns NULL. Since 0.2. */
 LK_API lk_scan *lk_scan_free(lk_scan *scan);
 
 LK_END_DECLS

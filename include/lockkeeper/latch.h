@@ -65,19 +65,19 @@ LK_BEGIN_DECLS
  * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
  * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
  * lk_latch_free(). Errors: LK_EINVAL (also `ttl_ms` beyond 0 … LK_LEASE_MAX_MS), LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size_t name_size,
 			const lk_latch_options *options, lk_error *error);
 
-/* Frees a handle. NULL is fine. Returns NULL. Since 0.1. */
+/* Frees a handle. NULL is fine. Returns NULL. Since 0.2. */
 LK_API lk_latch *lk_latch_free(lk_latch *latch);
 
 /*
  * Closes an open latch with a count of 1 … LK_LATCH_COUNT_MAX (RCountDownLatch.trySetCount).
  * Returns 1 when it set the count, 0 when the latch already has a count. Blocks for one round trip,
  * at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may
- * have been set) and those of lk_client_ping(). Since 0.1.
+ * have been set) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error);
 
@@ -86,14 +86,14 @@ LK_API int lk_latch_try_set(lk_latch *latch, int64_t count, lk_error *error);
  * counts down by 1). An open latch stays open. Writes the remaining count into `left_out`, which
  * may be NULL. Blocks for one round trip, at most for the command limit. Errors: LK_EINVAL,
  * LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been counted) and those of
- * lk_client_ping(). Since 0.1.
+ * lk_client_ping(). Since 0.2.
  */
 LK_API int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error *error);
 
 /*
  * Writes the count, 0 for an open latch (RCountDownLatch.getCount). Blocks for one round trip, at
  * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping().
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error);
 
@@ -104,7 +104,7 @@ LK_API int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error);
  * the call retries for 30 s (retry_ms) if a server that answered before becomes unreachable during
  * the wait; if the first connect fails, the call fails at once. Errors: LK_ETIMEDOUT (the latch is
  * still closed), LK_ECANCELLED, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL (another call uses
- * the token, …) and those of lk_client_ping(). Since 0.1.
+ * the token, …) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_latch_await(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error);
 
@@ -113,7 +113,7 @@ LK_API int lk_latch_await(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, l
  * Java's waiters asleep). Returns 1, or 0 when the latch was open. Blocks for one round trip, at
  * most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: the count
  * may be gone), LK_ENOTDURABLE (it is gone, and a failover may undo that) and those of
- * lk_client_ping(). Since 0.1.
+ * lk_client_ping(). Since 0.2.
  */
 LK_API int lk_latch_delete(lk_latch *latch, lk_error *error);
 

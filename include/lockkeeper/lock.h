@@ -203,14 +203,14 @@ LK_BEGIN_DECLS
  * LK_STRLEN for the size, the name is a C string. Every call that takes a name or a key with its
  * size takes LK_STRLEN too. Handles of one name in one client stand for one lock (getLock). Copies
  * the name. Takes nothing in Redis and does no I/O. Free it with lk_lock_free(). Errors: LK_EINVAL,
- * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		       lk_error *error);
 
 /*
  * Frees a handle, before or after lk_client_free(); what is held stays held. NULL is fine. Does
- * not block. Returns NULL. Since 0.1.
+ * not block. Returns NULL. Since 0.2.
  */
 LK_API lk_lock *lk_lock_free(lk_lock *lock);
 
@@ -253,7 +253,7 @@ LK_API lk_lock *lk_lock_free(lk_lock *lock);
  *
  * Errors: LK_EBUSY, LK_ETIMEDOUT, LK_ECANCELLED, LK_ELOST (this owner lost an earlier hold and has
  * not released it yet), LK_EMAYBEHELD, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL, LK_ECLOSED,
- * LK_EFORKED, LK_ENOMEM, and those of lk_client_ping(). Since 0.1.
+ * LK_EFORKED, LK_ENOMEM, and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
 			   lk_error *error);
@@ -262,7 +262,7 @@ LK_API int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_opti
  * Reports on a wait for this lock in any thread of this client: writes it and returns 1, or returns
  * 0 when nobody waits. A memory read. It does not say who holds the lock; lk_scan_show() and
  * lk_scan_owner() do. Set `struct_size` first. For a multi lock it reports on the part that it
- * waits for. Errors: LK_EINVAL, LK_ECLOSED, LK_EFORKED, LK_ENOMEM. Since 0.1.
+ * waits for. Errors: LK_EINVAL, LK_ECLOSED, LK_EFORKED, LK_ENOMEM. Since 0.2.
  */
 LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *error);
 
@@ -299,7 +299,7 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * stay until its lease ends; the owner no longer has the hold, and the library repeats the release
  * in the background; with `keep_ms` it does not), LK_EWRONGTYPE (the key is no longer this lock;
  * the owner no longer has the hold), LK_ENOMEM (not done: still held; of a red lock also
- * for want of a descriptor), LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * for want of a descriptor), LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
 
@@ -311,7 +311,7 @@ LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_
  * affair. Any kind of lock that is a hash or a string may be asked for by a handle of any. Of a
  * multi lock the parts are asked in turn, and the numbers added. Blocks for one round trip, at
  * most for the command limit. Errors: LK_EINVAL (a bad reason, a red lock), LK_EWRONGTYPE (the
- * key is not a lock) and those of lk_client_ping(). Since 0.1.
+ * key is not a lock) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listeners_out,
 		       lk_error *error);
@@ -325,7 +325,7 @@ LK_API int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *
  * lock: nothing is freed), LK_EMAYBEHELD (no answer: it may have been freed), LK_ENOTDURABLE
  * (freed, and a failover may undo it), LK_EINVAL and those of lk_client_ping(). A multi lock stops
  * at the first part that fails; if an earlier part was freed by then, that is LK_EMAYBEHELD, and
- * the text says why. Since 0.1.
+ * the text says why. Since 0.2.
  */
 LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
 
@@ -344,7 +344,7 @@ LK_API int lk_lock_force_release(lk_lock *lock, lk_error *error);
  * `lease_ms` (LK_LEASE_MIN_MS … LK_LEASE_MAX_MS) from now. Blocks as lk_lock_force_release().
  * `owner` must be NULL then, and `add` 0. Errors: LK_ENOTOWNER (also when the key is not this
  * lock), LK_EMAYBEHELD (no answer: it may last longer), LK_EINVAL and those of lk_client_ping().
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *options,
 			  lk_error *error);
@@ -354,7 +354,7 @@ LK_API int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_optio
  * whether the key exists; for a read/write lock, whether anyone has this side. Blocks for one round
  * trip, at most for the command limit; a multi lock asks for its parts in turn. Errors: LK_EINVAL,
  * LK_EWRONGTYPE (read/write lock), LK_ENOQUORUM (red lock) and those of lk_client_ping().
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error);
 
@@ -362,40 +362,40 @@ LK_API int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error);
  * Returns 1 when `owner` (NULL: the calling thread) of this client holds the lock and its deadline
  * has not passed, else 0 (RLock.isHeldByCurrentThread, which asks the server), never a negative
  * code. A memory read. After a 0, `error` says why not. Errors: LK_ENOTOWNER, LK_ELOST, LK_EINVAL,
- * LK_ENOMEM, LK_ECLOSED, LK_EFORKED (in a child process, which holds nothing). Since 0.1.
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED (in a child process, which holds nothing). Since 0.2.
  */
 LK_API int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
  * Writes 1 when the lock is held under the wire field `field` (a client's UUID, ":", a number),
  * else 0 (RLock.isHeldByThread). Asks the server. Blocks for one round trip, at most for the
- * command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
+ * command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error *error);
 
 /*
  * Returns how many holds `owner` (NULL: the calling thread) has to release, lost ones included
  * (RLock.getHoldCount, which asks the server), never a negative code. A memory read. After a 0,
- * `error` says why. Errors as lk_lock_is_held(). Since 0.1.
+ * `error` says why. Errors as lk_lock_is_held(). Since 0.2.
  */
 LK_API int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error);
 
 /*
  * Writes for how many ms the hold of `owner` (NULL: the calling thread) is still certain. A memory
  * read of a few tens of nanoseconds: call it before each step that needs the lock. Errors:
- * LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ENOTOWNER, LK_ELOST, LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
 				lk_error *error);
 
-/* The same as an instant of CLOCK_BOOTTIME, in ns. Since 0.1. */
+/* The same as an instant of CLOCK_BOOTTIME, in ns. Since 0.2. */
 LK_API int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_out,
 			       lk_error *error);
 
 /*
  * Writes the remaining lease as the server sees it (RLock.remainTimeToLive; PTTL), in ms: -1 when
  * the lock has no time to live, -2 when it is free. Blocks for one round trip, at most for the
- * command limit. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * command limit. Errors: LK_EINVAL and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error);
 
@@ -403,7 +403,7 @@ LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *e
  * Writes the wire field of the hold of `owner` (NULL: the calling thread), with a NUL, so that
  * another process can release, extend or adopt the lock. This client keeps the hold and goes on
  * renewing it until the hold is abandoned: see HAND-OVER above. A memory read.
- * Errors: LK_EINVAL (size < LK_FIELD_SIZE, …) and otherwise as lk_lock_remaining_ms(). Since 0.1.
+ * Errors: LK_EINVAL (size < LK_FIELD_SIZE, …) and otherwise as lk_lock_remaining_ms(). Since 0.2.
  */
 LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size,
 			  lk_error *error);

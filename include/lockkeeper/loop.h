@@ -46,7 +46,7 @@ LK_BEGIN_DECLS
  * Returns a descriptor that is readable when lk_client_process() has something to do, for poll(2),
  * epoll(7) or an event loop. There is no time limit to ask for: timers make it readable too. The
  * client owns it until lk_client_free(): do not read or close it. Does not block. Errors: LK_EINVAL
- * (the client has a thread), LK_EFORKED. Since 0.1.
+ * (the client has a thread), LK_EFORKED. Since 0.2.
  */
 LK_API int lk_client_fd(lk_client *client, lk_error *error);
 
@@ -64,7 +64,7 @@ LK_API int lk_client_fd(lk_client *client, lk_error *error);
  * the client is closed.
  *
  * Errors: LK_EPROCESSING (another thread is in it, or a callback called it), LK_ECLOSED, LK_EINVAL
- * (the client has a thread), LK_EFORKED. Since 0.1.
+ * (the client has a thread), LK_EFORKED. Since 0.2.
  */
 LK_API int lk_client_process(lk_client *client, lk_error *error);
 
@@ -72,7 +72,7 @@ LK_API int lk_client_process(lk_client *client, lk_error *error);
  * Returns when lk_client_process() is due at the latest (CLOCK_BOOTTIME), INT64_MAX without such a
  * time; the present time while it has something to do, also right after a request was started. For
  * loops that cannot watch the descriptor. They must call lk_client_process() often besides, because
- * answers do not come by the clock. Does not block. Errors as lk_client_fd(). Since 0.1.
+ * answers do not come by the clock. Does not block. Errors as lk_client_fd(). Since 0.2.
  */
 LK_API int64_t lk_client_due_ns(lk_client *client, lk_error *error);
 

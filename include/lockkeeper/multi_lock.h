@@ -57,7 +57,7 @@ LK_BEGIN_DECLS
  * Makes a handle for `count` (1 … LK_MULTI_LOCK_MAX) locks made with lk_lock_new() (getMultiLock).
  * Their handles may be freed afterwards. Takes nothing in Redis and does no I/O. Free it with
  * lk_lock_free(). Errors: LK_EINVAL (no locks, too many, another kind of lock, one named twice,
- * threadless clients among others), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * threadless clients among others), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count,
 			     lk_error *error);

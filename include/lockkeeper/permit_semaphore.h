@@ -91,13 +91,13 @@ LK_BEGIN_DECLS
  * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
  * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
  * lk_permit_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX, `ttl_ms`
- * beyond 0 … LK_LEASE_MAX_MS), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * beyond 0 … LK_LEASE_MAX_MS), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *client,
 				   const void *name, size_t name_size,
 				   const lk_permit_semaphore_options *options, lk_error *error);
 
-/* Frees a handle; permits that are held stay held. NULL is fine. Returns NULL. Since 0.1. */
+/* Frees a handle; permits that are held stay held. NULL is fine. Returns NULL. Since 0.2. */
 LK_API lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore);
 
 /*
@@ -105,7 +105,7 @@ LK_API lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaph
  * (RPermitExpirableSemaphore.trySetPermits). Returns 1 when it set the number, 0 when the semaphore
  * exists. Blocks for one round trip, at most for the command limit. Errors: LK_EINVAL,
  * LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been set) and those of lk_client_ping().
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t permits,
 				       lk_error *error);
@@ -114,7 +114,7 @@ LK_API int lk_permit_semaphore_try_set(lk_permit_semaphore *semaphore, int64_t p
  * Sets the number of permits, free and used together: 0 … LK_PERMITS_MAX
  * (RPermitExpirableSemaphore.setPermits). If more are in use than that, the number of free permits
  * becomes negative. Blocks for one round trip, at most for the command limit. Errors as
- * lk_permit_semaphore_try_set(). Since 0.1.
+ * lk_permit_semaphore_try_set(). Since 0.2.
  */
 LK_API int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permits,
 				   lk_error *error);
@@ -123,7 +123,7 @@ LK_API int lk_permit_semaphore_set(lk_permit_semaphore *semaphore, int64_t permi
  * Adds `change`, which is not 0 and may be negative, to the number of permits
  * (RPermitExpirableSemaphore.addPermits, but the time to live stays). Blocks for one round trip, at
  * most for the command limit. Errors as lk_permit_semaphore_try_set(), LK_EINVAL also when the
- * number of free permits would leave an int's range. Since 0.1.
+ * number of free permits would leave an int's range. Since 0.2.
  */
 LK_API int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_error *error);
 
@@ -135,7 +135,7 @@ LK_API int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t chang
  * as for lk_lock_acquire(), without owner and hears_asks; its lease is that of each permit, and
  * the events of each permit return its tag. Blocks, and treats trouble that may pass, as
  * lk_lock_acquire(). Errors as there, but never LK_ELOST; LK_ETIMEDOUT and LK_EBUSY when too few
- * are free. Since 0.1.
+ * are free. Since 0.2.
  */
 LK_API int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t count,
 				       lk_permit *permits_out, int64_t wait_ms,
@@ -151,7 +151,7 @@ LK_API int lk_permit_semaphore_acquire(lk_permit_semaphore *semaphore, int64_t c
  * not ours is not in use: nothing was released, and we still hold ours), LK_EMAYBEHELD (no answer,
  * or an answer that does not tell what a first copy of the request has done; ours are dropped),
  * LK_ENOTDURABLE (released, and a failover may undo that; ours are dropped, and the library repeats
- * their release), LK_EINVAL and those of lk_client_ping(). Since 0.1.
+ * their release), LK_EINVAL and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,
 				       int64_t count, lk_error *error);
@@ -164,14 +164,14 @@ LK_API int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_
  * permit of ours counts as ending at the earlier of both ends; until the command limit has passed,
  * the server may still set the new end, even after another update), LK_ENOTDURABLE (the new end is
  * set, and a failover may undo that: likewise the earlier of both), LK_EINVAL and those of
- * lk_client_ping(). Since 0.1.
+ * lk_client_ping(). Since 0.2.
  */
 LK_API int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
 					    int64_t lease_ms, lk_error *error);
 
 /*
  * Writes for how many ms a permit of ours is still certain. A memory read. Errors: LK_ENOTOWNER
- * (not ours), LK_ELOST, LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * (not ours), LK_ELOST, LK_EINVAL, LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, const char *id,
 					    int64_t *remaining_ms_out, lk_error *error);
@@ -180,7 +180,7 @@ LK_API int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, cons
  * Writes the remaining lease of a permit as the server sees it
  * (RPermitExpirableSemaphore.getLeaseTime), in ms: -1 when the permit has no end, -2 when it is not
  * in use. Blocks for one round trip, at most for the command limit. Errors: LK_EINVAL,
- * LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
+ * LK_EWRONGTYPE and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_permit_semaphore_server_ttl_ms(lk_permit_semaphore *semaphore, const char *id,
 					     int64_t *ttl_ms_out, lk_error *error);
@@ -189,7 +189,7 @@ LK_API int lk_permit_semaphore_server_ttl_ms(lk_permit_semaphore *semaphore, con
  * Writes how many permits are free and how many are in use; their sum is the number of permits
  * (RPermitExpirableSemaphore.availablePermits, acquiredPermits). Either output may be NULL. Blocks
  * for one round trip, at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE and those of
- * lk_client_ping(). Since 0.1.
+ * lk_client_ping(). Since 0.2.
  */
 LK_API int lk_permit_semaphore_count(lk_permit_semaphore *semaphore, int64_t *free_out,
 				     int64_t *used_out, lk_error *error);
@@ -199,7 +199,7 @@ LK_API int lk_permit_semaphore_count(lk_permit_semaphore *semaphore, int64_t *fr
  * (RPermitExpirableSemaphore.delete). DEL deletes the keys, whatever their types. Waiters are not
  * told. The holder of a permit learns of it as of any loss. Blocks for one round trip, at most for
  * the command limit. Errors: LK_EINVAL, LK_EMAYBEHELD (no answer: it may be gone), LK_ENOTDURABLE
- * (it is gone, and a failover may undo that) and those of lk_client_ping(). Since 0.1.
+ * (it is gone, and a failover may undo that) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error);
 

@@ -78,7 +78,7 @@ LK_BEGIN_DECLS
  * or LK_POLL_MIN_MS … LK_POLL_MAX_MS; notify: the same for all handles of one name in a client, of
  * which some may have none). Takes nothing in Redis and does no I/O. Free it with lk_lock_free().
  * Errors: LK_EINVAL, also where the key is none of that library's; LK_ENOMEM, LK_ECLOSED,
- * LK_EFORKED. Since 0.1.
+ * LK_EFORKED. Since 0.2.
  */
 LK_API int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			     size_t name_size, const lk_plain_lock_options *options,

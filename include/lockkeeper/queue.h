@@ -68,7 +68,7 @@
 #define LK_QUEUE_CAPACITY_MAX 16777216 /* the largest that can be named */
 
 /*
- * What can be started. X(operation, handle, members, call): the LK_OP_… of request and completion,
+ * The operations that can be started. X(operation, handle, members, call): the LK_OP_… of request and completion,
  * the one handle of lk_request that it is about, the other members that it uses, all in capitals,
  * and lk_<call>(), which does the same, and blocks. A blocking call says what its limits are, and
  * what its errors mean.
@@ -194,7 +194,7 @@ LK_BEGIN_DECLS
 
 /*
  * Makes a queue for `capacity` requests; 0 means LK_QUEUE_CAPACITY. Takes one descriptor. Free it
- * with lk_queue_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.1.
+ * with lk_queue_free(). Errors: LK_EINVAL, LK_ENOMEM, LK_ESYSTEM (no descriptor). Since 0.2.
  */
 LK_API int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
 
@@ -203,14 +203,14 @@ LK_API int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
  * flight or close the clients, then take until nothing is left. In a forked child it frees the
  * child's copy, and closes descriptors as lk_client_free() does there. Does not block, except for a
  * wake-up callback that is running. Errors: LK_EPENDING (a request is in flight, or a completion
- * was not taken: nothing is freed, and nothing is lost). Since 0.1.
+ * was not taken: nothing is freed, and nothing is lost). Since 0.2.
  */
 LK_API int lk_queue_free(lk_queue *queue, lk_error *error);
 
 /*
  * Returns a descriptor that is readable exactly while a completion waits to be taken, for poll(2)
  * or an event loop. The queue owns it: do not read or close it. Does not block. Errors: LK_EINVAL,
- * LK_EFORKED. Since 0.1.
+ * LK_EFORKED. Since 0.2.
  */
 LK_API int lk_queue_fd(lk_queue *queue, lk_error *error);
 
@@ -228,7 +228,7 @@ LK_API int lk_queue_fd(lk_queue *queue, lk_error *error);
  *
  * `context` must stay valid until lk_queue_free() has returned 0. Call this before the first
  * request of the queue; a second call replaces the first. Does not block. Errors: LK_EINVAL
- * (`callback` is NULL, or the queue has had requests), LK_EFORKED. Since 0.1.
+ * (`callback` is NULL, or the queue has had requests), LK_EFORKED. Since 0.2.
  */
 LK_API int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context,
 			     lk_error *error);
@@ -259,7 +259,7 @@ LK_API int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *
  * Errors of the start: LK_EINVAL (of a wrong member, which it names), LK_ELIMIT (the queue is
  * full), LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EDRAINING, LK_EFORKED; such a start makes no
  * completion. Errors in the completion: those of the blocking call with the same meaning, and
- * LK_ECANCELLED after lk_queue_cancel(). Since 0.1.
+ * LK_ECANCELLED after lk_queue_cancel(). Since 0.2.
  */
 LK_API int lk_queue_start(lk_queue *queue, const lk_request *request, uint64_t *id_out,
 			  lk_error *error);
@@ -269,7 +269,7 @@ LK_API int lk_queue_start(lk_queue *queue, const lk_request *request, uint64_t *
  * `permits_out`, which has room for `room`, and returns how many there are. Reads only the
  * completion, of which any copy will do, at any time: the ids of one acquire follow from the first
  * one. Any thread may call it. Does not block. Errors: LK_EINVAL (the completion is not that of
- * permits that were acquired, or they are more than `room`: nothing is written). Since 0.1.
+ * permits that were acquired, or they are more than `room`: nothing is written). Since 0.2.
  */
 LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *permits_out,
 				 int64_t room, lk_error *error);
@@ -280,7 +280,7 @@ LK_API int lk_completion_permits(const lk_completion *completion, lk_permit *per
  * Returns 1 when the request is in flight and 0 when it is not (it has completed, or never was).
  * The request still completes: with LK_ECANCELLED, or with what became of it if that was faster.
  * Any thread may call it. Does not block. Errors: LK_EINVAL (another kind of request), LK_EFORKED.
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
 
@@ -290,7 +290,7 @@ LK_API int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error);
  * of threads may take; each completion goes to one of them. Set the `struct_size` of the first
  * element before. The library takes it for the size of all elements; of a larger one than its own,
  * what it does not know is zero. Errors: LK_EINVAL (a `struct_size` that no version has had, …),
- * LK_EFORKED. Since 0.1.
+ * LK_EFORKED. Since 0.2.
  */
 LK_API int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
 			 int64_t wait_ms, lk_error *error);

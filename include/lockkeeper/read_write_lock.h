@@ -81,15 +81,15 @@ LK_BEGIN_DECLS
 /*
  * Makes a handle for the read side of a name, as lk_lock_new() does (RReadWriteLock.readLock).
  * `options` may be NULL. Does no I/O. Free it with lk_lock_free(). Errors: LK_EINVAL, LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_read_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			    size_t name_size, const lk_read_write_options *options,
 			    lk_error *error);
 
 /*
- * The same for the write side (RReadWriteLock.writeLock). An acquire fails with LK_EUPGRADE for an
- * owner that holds the read side and not the write side. Since 0.1.
+ * Makes a handle of the write side (RReadWriteLock.writeLock) in the same way. An acquire fails with LK_EUPGRADE for an
+ * owner that holds the read side and not the write side. Since 0.2.
  */
 LK_API int lk_write_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			     size_t name_size, const lk_read_write_options *options,

@@ -126,7 +126,7 @@ LK_BEGIN_DECLS
  * stand for one lock, with the options of the handle made last. Does no I/O. Free it with
  * lk_lock_free(). Errors: LK_EINVAL (counts, one client or URL twice, threadless clients
  * among others, the name in use over other clients with the same first one, options),
- * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_red_lock_new(lk_lock **lock_out, lk_client *const *clients, size_t count,
 			   const void *name, size_t name_size, const lk_red_lock_options *options,

@@ -89,12 +89,12 @@ LK_BEGIN_DECLS
  * Makes a handle for a name, as lk_lock_new() does; `options` may be NULL. Names whose keys would
  * be in different slots of a cluster are refused ("a}b"). Does no I/O. Free it with
  * lk_semaphore_free(). Errors: LK_EINVAL (also `permits` beyond 0 … LK_PERMITS_MAX, `ttl_ms` beyond
- * 0 … LK_LEASE_MAX_MS), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * 0 … LK_LEASE_MAX_MS), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void *name,
 			    size_t name_size, const lk_semaphore_options *options, lk_error *error);
 
-/* Frees a handle. NULL is fine. Returns NULL. Since 0.1. */
+/* Frees a handle. NULL is fine. Returns NULL. Since 0.2. */
 LK_API lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore);
 
 /*
@@ -102,7 +102,7 @@ LK_API lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore);
  * LK_PERMITS_MAX. It lasts `ttl_ms` (at most LK_LEASE_MAX_MS) or, with 0, as the handle says (A
  * TIME TO LIVE). Returns 1 when it set the number, 0 when the semaphore exists. Blocks for one
  * round trip, at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no
- * answer: it may have been set) and those of lk_client_ping(). Since 0.1.
+ * answer: it may have been set) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_ms,
 				lk_error *error);
@@ -112,7 +112,7 @@ LK_API int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_
  * (RSemaphore.tryAcquire(permits, wait)): -1 waits without limit (RSemaphore.acquire), 0 tries
  * once, and fails with LK_EBUSY also when others of this client wait. The semaphore need not exist
  * yet. Blocks, and treats trouble that may pass, as lk_lock_acquire(). `cancel` may be NULL. Errors
- * as there, but never LK_ELOST; LK_ETIMEDOUT and LK_EBUSY when too few are free. Since 0.1.
+ * as there, but never LK_ELOST; LK_ETIMEDOUT and LK_EBUSY when too few are free. Since 0.2.
  */
 LK_API int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
 				lk_cancel *cancel, lk_error *error);
@@ -123,7 +123,7 @@ LK_API int lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_
  * and changes nothing. `options` may be NULL. With `if_exists` it releases only if the semaphore
  * exists: returns 1, or 0 when it does not (RSemaphore.releaseIfExists). Blocks for one round trip,
  * at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: they
- * may have been released) and those of lk_client_ping(). Since 0.1.
+ * may have been released) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_semaphore_release(lk_semaphore *semaphore, int64_t permits,
 				const lk_semaphore_release_options *options, lk_error *error);
@@ -133,7 +133,7 @@ LK_API int lk_semaphore_release(lk_semaphore *semaphore, int64_t permits,
  * must not be 0; a negative `change` takes permits away, and may leave fewer than none free. Blocks
  * for one round trip, at most for the command limit. Errors: LK_EINVAL (also when the number would
  * leave an int's range), LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: it may have been changed) and
- * those of lk_client_ping(). Since 0.1.
+ * those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_semaphore_add(lk_semaphore *semaphore, int64_t change, lk_error *error);
 
@@ -141,14 +141,14 @@ LK_API int lk_semaphore_add(lk_semaphore *semaphore, int64_t change, lk_error *e
  * Acquires all free permits and writes how many there were (RSemaphore.drainPermits, but the time
  * to live stays). Writes a negative number as it was, and sets it to 0. Blocks for one round trip,
  * at most for the command limit. Errors: LK_EINVAL, LK_EWRONGTYPE, LK_EMAYBEHELD (no answer: they
- * may have been acquired) and those of lk_client_ping(). Since 0.1.
+ * may have been acquired) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_semaphore_drain(lk_semaphore *semaphore, int64_t *permits_out, lk_error *error);
 
 /*
  * Writes how many permits are free (RSemaphore.availablePermits): 0 without a semaphore, perhaps a
  * negative number. Blocks for one round trip, at most for the command limit. Errors: LK_EINVAL,
- * LK_EWRONGTYPE and those of lk_client_ping(). Since 0.1.
+ * LK_EWRONGTYPE and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_semaphore_available(lk_semaphore *semaphore, int64_t *permits_out, lk_error *error);
 
@@ -156,7 +156,7 @@ LK_API int lk_semaphore_available(lk_semaphore *semaphore, int64_t *permits_out,
  * Deletes the semaphore: returns 1, or 0 when there was none (RSemaphore.delete). DEL deletes the
  * key, whatever its type. Waiters are not told. Blocks for one round trip, at most for the command
  * limit. Errors: LK_EINVAL, LK_EMAYBEHELD (no answer: it may be gone), LK_ENOTDURABLE (it is gone,
- * and a failover may undo that) and those of lk_client_ping(). Since 0.1.
+ * and a failover may undo that) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_semaphore_delete(lk_semaphore *semaphore, lk_error *error);
 

@@ -53,7 +53,7 @@ LK_BEGIN_DECLS
  * Makes a handle, as lk_lock_new() does (getSpinLock); `options` may be NULL. Does no I/O. Free it
  * with lk_lock_free(). Errors as lk_lock_new(), LK_EINVAL also for pauses outside 0 …
  * LK_SPIN_MAX_MS, spin_min_ms above spin_max_ms, a factor outside 0 … LK_SPIN_FACTOR_MAX.
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_spin_lock_new(lk_lock **lock_out, lk_client *client, const void *name,
 			    size_t name_size, const lk_spin_lock_options *options, lk_error *error);

@@ -82,7 +82,7 @@ LK_BEGIN_DECLS
 /*
  * Copies the counters into `stats_out`. Set its `struct_size` first. Does not block.
  * `unheard` counts refused SUBSCRIBEs: waiters without one look again from time to time.
- * Errors: LK_EINVAL (struct_size), LK_EFORKED. Since 0.1.
+ * Errors: LK_EINVAL (struct_size), LK_EFORKED. Since 0.2.
  */
 LK_API int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error);
 
@@ -98,7 +98,7 @@ LK_API int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *err
  *
  * Declare names before the client has a lock: later, this fails with LK_EINVAL, so that the counts
  * of all names are always those of the client. `name_size` may be LK_STRLEN. Does not block.
- * Errors: LK_EINVAL, LK_ELIMIT (LK_STATS_NAMES_MAX), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Errors: LK_EINVAL, LK_ELIMIT (LK_STATS_NAMES_MAX), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_stats_declare(lk_client *client, const void *name, size_t name_size, lk_error *error);
 
@@ -128,7 +128,7 @@ typedef struct lk_stats_source {
  * `length_out` is the size that is needed, which can grow until the next call. `buffer` may be NULL
  * if `size` is 0.
  * Errors: LK_EINVAL (an argument; several sources, and one without a label), LK_ELIMIT, LK_EFORKED.
- * Since 0.1.
+ * Since 0.2.
  */
 LK_API int lk_stats_write(const lk_stats_source *sources, size_t count, int format, char *buffer,
 			  size_t size, size_t *length_out, lk_error *error);

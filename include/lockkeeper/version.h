@@ -14,7 +14,7 @@ LK_BEGIN_DECLS
 
 /*
  * Returns the version of the loaded library as text ("0.2.0"); LK_VERSION is the version of the
- * headers. Does not block. Static memory. Since 0.1.
+ * headers. Does not block. Static memory. Since 0.2.
  */
 LK_API const char *lk_version(void);
 

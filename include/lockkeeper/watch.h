@@ -121,7 +121,7 @@ LK_BEGIN_DECLS
 /*
  * Makes a watch, which has no names yet. `options` may be NULL. Starts the client's background
  * thread, unless it has none. Does no I/O. Free it with lk_watch_free(). Errors: LK_EINVAL,
- * LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * LK_ENOMEM, LK_ESYSTEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_watch_new(lk_watch **watch_out, lk_client *client, const lk_watch_options *options,
 			lk_error *error);
@@ -129,14 +129,14 @@ LK_API int lk_watch_new(lk_watch **watch_out, lk_client *client, const lk_watch_
 /*
  * Adds a name, which is copied; it may be held or not. A name that is watched already is left as
  * it is. Does not block. One thread at a time, and not while a request of the watch is in flight.
- * Errors: LK_EINVAL, LK_ELIMIT (too many names), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Errors: LK_EINVAL, LK_ELIMIT (too many names), LK_ENOMEM, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_watch_add(lk_watch *watch, const void *name, size_t name_size, lk_error *error);
 
 /*
  * Forgets a name, and the changes of it that were not taken. Returns 1, or 0 when it was not
  * watched. Does not block. One thread at a time, and not while a request of the watch is in flight.
- * Errors: LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.1.
+ * Errors: LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_watch_remove(lk_watch *watch, const void *name, size_t name_size, lk_error *error);
 
@@ -149,14 +149,14 @@ LK_API int lk_watch_remove(lk_watch *watch, const void *name, size_t name_size, 
  * time, and not while a request of the watch is in flight. Errors: LK_ECANCELLED, LK_EINVAL,
  * LK_ENOMEM, LK_ECLOSED, LK_EFORKED, LK_EBLOCKING (a threadless client, and `wait_ms` is not 0),
  * and of a server that refuses to show a lock: LK_EAUTH, LK_EDENIED, LK_EPROTOCOL. After an error,
- * call it again: it looks again. Since 0.1.
+ * call it again: it looks again. Since 0.2.
  */
 LK_API int lk_watch_next(lk_watch *watch, int64_t wait_ms, lk_cancel *cancel, lk_change *change_out,
 			 lk_error *error);
 
 /*
  * Frees a watch and what it wrote, before or after the client. A request of it that is in flight
- * completes with LK_ECANCELLED. NULL is fine. Does not block. Returns NULL. Since 0.1.
+ * completes with LK_ECANCELLED. NULL is fine. Does not block. Returns NULL. Since 0.2.
  */
 LK_API lk_watch *lk_watch_free(lk_watch *watch);
 

@@ -127,8 +127,8 @@ int lk__password_read(const char *path, bool regular, char *line, const char **r
  * to `place`. LK_EUNREACHABLE: the program has none at present. LK_ENOMEM. */
 int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error);
 
-/* The same of the password of the private key; a file that cannot be read is none of its failures.
- * LK_ENOMEM. */
+/* Reads the password of the private key in the same way; a file that cannot be read is none of its
+ * failures. LK_ENOMEM. */
 int lk__key_password_renew(struct lk_config *config, const char *place, lk_error *error);
 
 #endif

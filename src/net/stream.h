@@ -60,7 +60,7 @@ struct lk__opening *lk__opening_new(struct lk_config *config, int64_t deadline_n
 bool lk__opening_asks(const struct lk__opening *opening); /* whether it is */
 void lk__opening_free(struct lk__opening *opening);
 
-/* Whether the server has accepted, and owes a word of the TLS handshake. */
+/* Tells whether the server has accepted, and owes a word of the TLS handshake. */
 bool lk__opening_shakes(const struct lk__opening *opening);
 
 /* As far as it goes without waiting. 1 with the stream; 0: what it waits for is written; or a code:

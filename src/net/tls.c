@@ -269,7 +269,7 @@ static const struct lk__stream_ops tls_ops = {
 
 /* ---- certificates ---- */
 
-/* What locks a key, or "". */
+/* The password that locks a key, or "". */
 struct key_password {
 	const char *text;
 	bool asked;

@@ -50,7 +50,7 @@ int lk__link_say(struct lk__link *link, const char *what, size_t argc, const cha
 /* Says AUTH, if where it leads has a password. 0, or LK_ENOMEM. */
 int lk__link_auth(struct lk__link *link);
 
-/* What it waits for; its descriptor is -1 where there is none. */
+/* The event that it waits for; its descriptor is -1 where there is none. */
 struct lk__readiness lk__link_waits(const struct lk__link *link);
 
 /*

@@ -17,7 +17,7 @@
 struct lk__master;
 struct lk__node;
 
-/* What the kind of deployment makes of the answers so far. */
+/* The kind of deployment makes this of the answers so far. */
 enum lk__verdict {
 	LK__VERDICT_OPEN,      /* not yet known */
 	LK__VERDICT_MASTER,    /* `place` is it */
@@ -53,7 +53,7 @@ void lk__master_stop(struct lk__master *master);
 bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error);
 void lk__master_told(struct lk__scout *scout);
 
-/* What a peer says of a replica of the master that it names. */
+/* A replica of the master that a peer names, as the peer says. */
 struct lk__master_replica {
 	const char *place;
 	bool alive, follows;

@@ -36,8 +36,8 @@ bool lk__rounds_want(struct lk__rounds *rounds, enum lk__want why, int64_t now_n
 /* When a round begins that is wanted; LK__NEVER: none is. */
 int64_t lk__rounds_wanted_ns(const struct lk__rounds *rounds);
 
-/* Whether what the present round made known will do for a caller that asks now: it is young, nobody
- * wants another, and no master is missed. */
+/* Tells whether what the present round made known will do for a caller that asks now: it is young,
+ * nobody wants another, and no master is missed. */
 bool lk__rounds_fresh(const struct lk__rounds *rounds, int64_t now_ns);
 
 void lk__rounds_begin(struct lk__rounds *rounds, int64_t now_ns);

@@ -394,8 +394,8 @@ static bool peer_has_said(const struct lk__scout *scout, const struct lk__peer *
 	return lk__scout_has_answered(scout, peer) && *peer->says;
 }
 
-/* Those that were learned, and that others name no more, go; at the end of a round. In an outage
- * nobody is named, and the last one that answers is named by none. */
+/* Drops the learned peers that others name no more, at the end of a round. In an outage nobody is
+ * named, and the last one that answers is named by none. */
 static void scout_forget(struct lk__scout *scout)
 {
 	size_t answers = 0;

@@ -76,8 +76,8 @@ int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
  * `asked` is 0 in the first call, and keeps the round for the next. */
 int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns, lk_error *error);
 
-/* Of a threadless client: what the thread does, as far as that goes without waiting, and has the
- * set tell when it goes on, without data. Returns when to call again without that; 0: at once,
+/* Takes the turn of a threadless client: does what the thread would, as far as that goes without
+ * waiting, and has the set tell when it goes on, without data. Returns when to call again without that; 0: at once,
  * after those who wait. */
 int64_t lk__scout_turn(struct lk__scout *scout, int set_fd);
 
@@ -109,11 +109,11 @@ void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const 
 /* Notes why a peer gave no answer of use. */
 void lk__scout_fault(struct lk__peer *peer, int code, const char *reason);
 
-/* The same with an error reply. Of several refusals of AUTH the first is the reason. */
+/* Notes an error reply as the reason. Of several refusals of AUTH the first one stays. */
 void lk__scout_refused(struct lk__peer *peer, const char *words);
 
-/* Of the peers' faults: a refusal that stays, like a wrong password; or what this process lacks;
- * else `code`. */
+/* Picks the worst of the peers' faults: a refusal that stays, like a wrong password; or what this
+ * process lacks; else `code`. */
 int lk__scout_worst(const struct lk__scout *scout, int code);
 
 /* Fails with the peers' faults behind the text. */

@@ -52,7 +52,7 @@ static int sentinel_listen(struct lk__link *hear)
 			    (const char *[]){"SUBSCRIBE", "+switch-master", "+reboot"});
 }
 
-/* What a sentinel names is checked like a part of a URL. */
+/* Checks what a sentinel names like a part of a URL. */
 static bool is_place(const char *host, const char *port, int *port_out)
 {
 	struct in6_addr address;
@@ -162,8 +162,8 @@ static bool was_master(const redisReply *replica)
 	       field_is(replica, "master-host", "?");
 }
 
-/* Whether sentinels promote `other` before `replica`, as long as both are up: by the priority, and
- * then by what each has. */
+/* Tells whether sentinels promote `other` before `replica`, as long as both are up: by the priority,
+ * and then by what each has. */
 static bool is_preferred(const redisReply *other, const redisReply *replica)
 {
 	int64_t priority = field_number(other, "slave-priority", 0);

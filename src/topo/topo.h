@@ -20,8 +20,8 @@
 
 #define LK__SLOTS 16384
 
-/* Of a key with a hash tag, what stands between the first "{" and the next "}" decides, unless that
- * is nothing. */
+/* A key's hash tag decides, which stands between its first "{" and the next "}", unless that is
+ * empty; else the whole key. */
 uint16_t lk__slot_of(const void *key, size_t size);
 
 /* ---- the table of operations ---- */
@@ -64,8 +64,8 @@ int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *co
 int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
 			  const struct lk__node_events *events, void *context, lk_error *error);
 
-/* What both are: one node that a scout finds, asking as `asking` says, which it takes over (NULL:
- * there was no memory for it). */
+/* Both are one node that a scout finds, asking as `asking` says, which it takes over (NULL: there
+ * was no memory for it). */
 struct lk__master_ops;
 int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops *ops,
 			struct lk_config *asking, const struct lk_config *config,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Whether another of its addresses stands for it: one that answers, or else the first. */
+/* Tells whether another of its addresses stands for it: one that answers, or else the first. */
 static bool is_counted(const struct lk__scout *scout, size_t index)
 {
 	const struct lk__peer *peer = lk__scout_peer(scout, index);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What most of a scout's peers say.
+ * The word of most of a scout's peers.
  *
  * It is believed as soon as more than half of all known peers say it. When not all answer, more
  * than half of those that do are enough: a client that sees a minority alone believes it, as it
@@ -24,7 +24,7 @@ struct lk__vote lk__vote_of(const struct lk__scout *scout);
 /* How many say that in this round. */
 size_t lk__vote_count(const struct lk__scout *scout, const char *saying);
 
-/* Whether it is believed; `over`: nobody else will answer. */
+/* Tells whether it is believed; `over`: nobody else will answer. */
 bool lk__vote_decides(const struct lk__vote *vote, bool over);
 
 #endif

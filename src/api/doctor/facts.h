@@ -113,7 +113,7 @@ void lk__facts_clear(struct lk__facts *facts);
 /* The machine of a server; all addresses of this one are one text. */
 void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host);
 
-/* What the configuration says of all that is asked. */
+/* Notes what the configuration says of all that is asked. */
 void lk__facts_configured(struct lk__facts *facts, const struct lk_config *config);
 
 /* Waits for the connection to the node. LK__WAIT_READY, or a code with `error` filled. */
