@@ -63,8 +63,8 @@ struct keeper_options {
 	int64_t quarantine_ms;
 	const char *metrics_file; /* NULL: none */
 	struct telling_wish tell;
-	int yields;   /* the command is ended when somebody asks for the lock */
-	int replaces; /* who holds it is asked to give it up */
+	int yields;          /* the command is ended when somebody asks for the lock */
+	int replaces;        /* who holds it is asked to give it up */
 	const char *command; /* of lockkeeper: "run" or "elect" */
 	char *const *argv;
 	const struct keeper_election *election; /* NULL: it is a lock */
