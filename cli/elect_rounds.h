@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rounds of `elect`: each stands for election, runs the command while it leads, and resigns when
- * that has ended.
+ * The rounds of `elect`: each stands for election, runs the command while it leads, and resigns
+ * when that has ended.
  *
  *   shell ── elect ── keeper ── guard ── command ── …
  *

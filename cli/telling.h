@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run is told of while it goes on: to its hooks (hooks.h), and in the one line of --json, which is
- * the last that lockkeeper says. Without either, nothing is asked for them.
+ * A run is told of while it goes on: to its hooks (hooks.h), and in the one line of --json, which
+ * is the last that lockkeeper says. Without either, nothing is asked for them.
  */
 #ifndef CLI_TELLING_H
 #define CLI_TELLING_H

@@ -36,8 +36,8 @@ def stale(build: pathlib.Path) -> list[str]:
 
 def releases() -> dict[str, str]:
     """The release that brought each exported function, by the library's map."""
-    nodes = re.findall(r"^LOCKKEEPER_([\d.]+) \{(.*?)^\}", (ROOT / "src/lockkeeper.map").read_text(),
-                       re.MULTILINE | re.DOTALL)
+    nodes = re.findall(r"^LOCKKEEPER_([\d.]+) \{(.*?)^\}",
+                       (ROOT / "src/lockkeeper.map").read_text(), re.MULTILINE | re.DOTALL)
     return {function: release for release, names in nodes
             for function in re.findall(r"\b(lk_\w+);", names)}
 

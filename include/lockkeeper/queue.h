@@ -68,10 +68,10 @@
 #define LK_QUEUE_CAPACITY_MAX 16777216 /* the largest that can be named */
 
 /*
- * The operations that can be started. X(operation, handle, members, call): the LK_OP_… of request and completion,
- * the one handle of lk_request that it is about, the other members that it uses, all in capitals,
- * and lk_<call>(), which does the same, and blocks. A blocking call says what its limits are, and
- * what its errors mean.
+ * The operations that can be started. X(operation, handle, members, call): the LK_OP_… of request
+ * and completion, the one handle of lk_request that it is about, the other members that it uses,
+ * all in capitals, and lk_<call>(), which does the same, and blocks. A blocking call says what its
+ * limits are, and what its errors mean.
  */
 #define LK_REQUEST_MAP(X)                                                                          \
 	X(LK_OP_ACQUIRE, lock, WAIT_MS | ACQUIRE, lock_acquire)                                    \

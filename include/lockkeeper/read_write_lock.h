@@ -88,8 +88,8 @@ LK_API int lk_read_lock_new(lk_lock **lock_out, lk_client *client, const void *n
 			    lk_error *error);
 
 /*
- * Makes a handle of the write side (RReadWriteLock.writeLock) in the same way. An acquire fails with
- * LK_EUPGRADE for an owner that holds the read side and not the write side. Errors as
+ * Makes a handle of the write side (RReadWriteLock.writeLock) in the same way. An acquire fails
+ * with LK_EUPGRADE for an owner that holds the read side and not the write side. Errors as
  * lk_read_lock_new(). Since 0.2.
  */
 LK_API int lk_write_lock_new(lk_lock **lock_out, lk_client *client, const void *name,

@@ -77,8 +77,8 @@ int lk__scout_new(struct lk__scout **scout_out, const struct lk__scout_ops *ops,
 int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_ns, lk_error *error);
 
 /* Takes the turn of a threadless client: does what the thread would, as far as that goes without
- * waiting, and has the set tell when it goes on, without data. Returns when to call again without that; 0: at once,
- * after those who wait. */
+ * waiting, and has the set tell when it goes on, without data. Returns when to call again without
+ * that; 0: at once, after those who wait. */
 int64_t lk__scout_turn(struct lk__scout *scout, int set_fd);
 
 /* Another round is wanted. Any thread, under any mutex. */

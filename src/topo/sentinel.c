@@ -162,8 +162,8 @@ static bool was_master(const redisReply *replica)
 	       field_is(replica, "master-host", "?");
 }
 
-/* Tells whether sentinels promote `other` before `replica`, as long as both are up: by the priority,
- * and then by what each has. */
+/* Tells whether sentinels promote `other` before `replica`, as long as both are up: by the
+ * priority, and then by what each has. */
 static bool is_preferred(const redisReply *other, const redisReply *replica)
 {
 	int64_t priority = field_number(other, "slave-priority", 0);
