@@ -11,6 +11,8 @@
 #include "exit_code.h"
 #include "message.h"
 #include "session.h"
+#include "signals.h"
+#include "watch_command.h"
 #include "watch_line.h"
 
 #define SLICE_MS 1000 /* between two looks at whether anybody reads */
@@ -21,15 +23,26 @@ const struct option_row watch_options[] = {
 	{OPTION_UNTIL, "until", "STATE", "end when a lock is free or held, or at a change"},
 	{'w', "wait", "WAIT", "watch at most this long"},
 	{OPTION_RENEWALS, "renewals", NULL, "tell of renewals too"},
+	{OPTION_NO_INITIAL, "no-initial", NULL, "tell of changes alone, not of the present state"},
 	{0, NULL, NULL, NULL},
 };
 
 enum until { UNTIL_NEVER, UNTIL_FREE, UNTIL_HELD, UNTIL_CHANGE };
 
 struct watch_state {
-	int json, renewals;
+	int json, renewals, no_initial;
 	enum until until;
 	int64_t wait_ms; /* -1: no limit */
+	char **argv;     /* of COMMAND; NULL: there is none */
+};
+
+/* What is under way. */
+struct watching {
+	const struct watch_state *state;
+	lk_watch *watch;
+	lk_cancel *cancel;             /* set by signals, where there is a COMMAND */
+	struct watch_command *command; /* or NULL */
+	int64_t end_ns;
 };
 
 static int until_take(const char *value, enum until *until_out)
@@ -54,6 +67,9 @@ static int watch_take(void *context, int id, const char *value)
 		return 0;
 	case OPTION_RENEWALS:
 		state->renewals = 1;
+		return 0;
+	case OPTION_NO_INITIAL:
+		state->no_initial = 1;
 		return 0;
 	case OPTION_ONCE:
 		state->until = UNTIL_CHANGE;
@@ -91,29 +107,82 @@ static void stdout_check(void)
 	raise(SIGPIPE);
 }
 
-static int watch_run(lk_watch *watch, const struct watch_state *state)
+/* With a COMMAND lines are printed where --json asks for them. */
+static int change_tell(const struct watching *watching, const lk_change *change)
 {
-	int64_t end_ns = clock_now_ns() + state->wait_ms * NS_PER_MS;
+	const struct watch_state *state = watching->state;
+	int code = 0;
+	if (change->initial && state->no_initial)
+		return 0;
+	if (state->json)
+		code = change_print_json(change);
+	else if (!watching->command)
+		code = change_print(change);
+	if (code == 0 && watching->command)
+		code = watch_command_tell(watching->command, change);
+	return code;
+}
+
+/* The next change: 1; 0 when it is time to look at other things, or a code. */
+static int change_await(const struct watching *watching, lk_change *change, lk_error *error)
+{
+	int64_t left_ms = SLICE_MS;
+	if (watching->state->wait_ms >= 0)
+		left_ms = (watching->end_ns - clock_now_ns()) / NS_PER_MS;
+	int result = lk_watch_next(watching->watch, left_ms < SLICE_MS ? left_ms : SLICE_MS,
+				   watching->cancel, change, error);
+	if (result == LK_ECANCELLED) {
+		lk_cancel_reset(watching->cancel);
+		return 0;
+	}
+	if (result == 0 && (!watching->command || watching->state->json))
+		stdout_check();
+	return result;
+}
+
+static int watch_run(const struct watching *watching)
+{
+	const struct watch_state *state = watching->state;
 	for (;;) {
 		lk_change change = LK_CHANGE_INIT;
 		lk_error error = {0};
-		int64_t left_ms = SLICE_MS;
-		if (state->wait_ms >= 0)
-			left_ms = (end_ns - clock_now_ns()) / NS_PER_MS;
-		if (left_ms <= 0)
+		int code = 0;
+		if (watching->command)
+			watch_command_turn(watching->command, &code);
+		if (code || (watching->command && watch_command_signal()))
+			return code;
+		if (state->wait_ms >= 0 && clock_now_ns() >= watching->end_ns)
 			return EXIT_NOT_ACQUIRED;
-		int result = lk_watch_next(watch, left_ms < SLICE_MS ? left_ms : SLICE_MS, NULL,
-					   &change, &error);
+		int result = change_await(watching, &change, &error);
 		if (result < 0)
 			return trouble_library(&error);
-		if (result == 0) {
-			stdout_check();
+		if (result == 0)
 			continue;
-		}
-		int code = state->json ? change_print_json(&change) : change_print(&change);
-		if (code || is_reached(&change, state->until))
+		code = change_tell(watching, &change);
+		if (code)
 			return code;
+		if (is_reached(&change, state->until))
+			return watching->command ? watch_command_drain(watching->command) : 0;
 	}
+}
+
+/* A signal that came meanwhile ends this program as it would have without a COMMAND. */
+static int watch_serve(struct watching *watching)
+{
+	const struct watch_state *state = watching->state;
+	lk_error error = {0};
+	if (state->argv) {
+		if (lk_cancel_new(&watching->cancel, &error))
+			return trouble_library(&error);
+		watching->command = watch_command_new(state->argv, watching->cancel);
+		if (!watching->command)
+			return trouble("out of memory");
+	}
+	watching->end_ns = clock_now_ns() + state->wait_ms * NS_PER_MS;
+	int code = watch_run(watching);
+	watch_command_free(watching->command);
+	lk_cancel_free(watching->cancel);
+	return code;
 }
 
 static int watch_open(lk_watch **watch_out, const struct session *session,
@@ -132,20 +201,47 @@ static int watch_open(lk_watch **watch_out, const struct session *session,
 	return 0;
 }
 
+/* Behind the names "--" begins COMMAND. Where it stands before all of them it only ends the
+ * options, so that a name may begin with a dash, and the next one begins COMMAND. */
+static int operands_split(struct session *session, int argc, char **argv, int end, char ***argv_out)
+{
+	*argv_out = NULL;
+	if (session->argc == 0 && end < argc) {
+		session->argv = argv + end + 1;
+		while (end + 1 + session->argc < argc &&
+		       strcmp(session->argv[session->argc], "--") != 0)
+			session->argc++;
+		end += 1 + session->argc;
+	}
+	if (end < argc)
+		*argv_out = argv + end + 1;
+	return session->argc > 0 && (end >= argc || end + 1 < argc);
+}
+
 int cmd_watch(const struct command *command, int argc, char **argv)
 {
 	struct session session;
 	struct watch_state state = {.wait_ms = -1};
-	lk_watch *watch = NULL;
-	int result = session_begin(&session, command, argc, argv, watch_take, &state, 1,
+	struct watching watching = {.state = &state};
+	int end = 1;
+	while (end < argc && strcmp(argv[end], "--") != 0)
+		end++;
+	int result = session_begin(&session, command, end, argv, watch_take, &state, 0,
 				   LK_WATCH_NAMES_MAX);
 	if (result)
 		return -1 - result;
-	int code = session_open(&session);
+	int code = 0;
+	if (!operands_split(&session, argc, argv, end, &state.argv))
+		code = usage_error(command, "wanted: %s", command->operands);
 	if (code == 0)
-		code = watch_open(&watch, &session, &state);
+		code = session_open(&session);
 	if (code == 0)
-		code = watch_run(watch, &state);
-	lk_watch_free(watch);
-	return session_end(&session, code);
+		code = watch_open(&watching.watch, &session, &state);
+	if (code == 0)
+		code = watch_serve(&watching);
+	lk_watch_free(watching.watch);
+	code = session_end(&session, code);
+	if (state.argv && watch_command_signal())
+		signal_die(watch_command_signal());
+	return code;
 }

@@ -60,6 +60,7 @@ enum option_id {
 	OPTION_YIELD,
 	OPTION_UNTIL,
 	OPTION_RENEWALS,
+	OPTION_NO_INITIAL,
 };
 
 /* The option of the commands that take several servers; it stands instead of the common one. */

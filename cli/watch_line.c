@@ -138,7 +138,7 @@ static json_t *note_json(const lk_owner_info *who)
 	return who && *who->note ? text_json(who->note) : json_null();
 }
 
-static json_t *change_json(const lk_change *change)
+json_t *change_json(const lk_change *change)
 {
 	char at[TIME_SIZE];
 	time_text(change->at_ms, at);
@@ -165,17 +165,11 @@ static json_t *change_json(const lk_change *change)
 	return NULL;
 }
 
-char *change_json_text(const lk_change *change)
+int change_print_json(const lk_change *change)
 {
 	json_t *object = change_json(change);
 	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
 	json_decref(object);
-	return text;
-}
-
-int change_print_json(const lk_change *change)
-{
-	char *text = change_json_text(change);
 	if (!text)
 		return trouble("cannot print the JSON");
 	puts(text);

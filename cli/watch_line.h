@@ -3,7 +3,7 @@
 #ifndef CLI_WATCH_LINE_H
 #define CLI_WATCH_LINE_H
 
-#include <stddef.h>
+#include <jansson.h>
 
 #include <lockkeeper/watch.h>
 
@@ -19,7 +19,7 @@ int change_print(const lk_change *change);
 /* Prints it as an object on one line. */
 int change_print_json(const lk_change *change);
 
-/* That object as text, to be freed; NULL when out of memory. */
-char *change_json_text(const lk_change *change);
+/* That object; NULL when out of memory. */
+json_t *change_json(const lk_change *change);
 
 #endif

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -85,3 +87,96 @@ def test_who_may_not_track_asks(cli, server):
     cli("lock", "-l", "60", "job")
     change = line(process)
     assert (change["event"], change["told"]) == ("acquired", False)
+
+
+def told(path) -> list[str]:
+    """The lines that were written whole."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def test_a_command_is_run_for_each_change(cli, server, tmp_path):
+    out = tmp_path / "out"
+    script = (f'printf "%s %s %s %s " "$LOCKKEEPER_EVENT" "$LOCKKEEPER_NAME" "$LOCKKEEPER_MERGED" '
+              f'"${{LOCKKEEPER_OWNER-none}}" >>{out}; cat >>{out}')
+    process = cli.start("watch", "job", "--", "sh", "-c", script, LOCKKEEPER_FENCE="7")
+    until(lambda: len(told(out)) == 1, 10, "the state is told")
+    owner = cli("lock", "-l", "60", "job").stdout.strip()
+    until(lambda: len(told(out)) == 2, 10, "the grant is told")
+    cli("unlock", "job", owner)
+    until(lambda: len(told(out)) == 3, 10, "the release is told")
+    words = [line.split(" ", 4) for line in told(out)]
+    assert [word[:4] for word in words] == [
+        ["state", "job", "1", "none"], ["acquired", "job", "1", owner],
+        ["released", "job", "1", "none"]]
+    objects = [json.loads(word[4]) for word in words]
+    assert [one["event"] for one in objects] == ["state", "acquired", "released"]
+    assert objects[2]["was"] == owner and objects[2]["merged"] == 1 and not objects[2]["gap"]
+    process.terminate()
+    assert process.wait(10) == -signal.SIGTERM
+
+
+def test_what_comes_while_it_runs_is_one_change(cli, server, tmp_path):
+    out, began = tmp_path / "out", tmp_path / "began"
+    script = (f'echo "$LOCKKEEPER_EVENT $LOCKKEEPER_NAME $LOCKKEEPER_MERGED ${{LOCKKEEPER_GAP-0}}" '
+              f'>>{out}; : >{began}; '
+              f'until [ -e {tmp_path}/$LOCKKEEPER_NAME$LOCKKEEPER_MERGED ]; do sleep 0.05; done')
+    process = cli.start("watch", "--json", "a", "b", "--", "sh", "-c", script)
+    first, second = [line(process)["name"] for _ in range(2)]
+    until(began.exists, 10, "it runs")
+    cli("lock", "-l", "60", first)
+    assert line(process)["event"] == "acquired"
+    cli("break", "--yes", first)
+    assert line(process)["event"] == "broken"
+    server.call("CLIENT", "KILL", "TYPE", "pubsub")
+    events = [line(process)["event"] for _ in range(4)]
+    assert sorted(events) == ["gap", "gap", "state", "state"]
+    assert told(out) == [f"state {first} 1 0"]
+    for one in (f"{first}1", f"{second}3", f"{first}4"):
+        (tmp_path / one).touch()
+    until(lambda: len(told(out)) == 3, 10, "all are told")
+    assert told(out)[1:] == [f"state {second} 3 1", f"state {first} 4 1"]
+    process.terminate()
+    process.wait(10)
+
+
+def test_the_present_state_can_be_left_out(cli, server):
+    cli("lock", "-l", "60", "job")
+    result = cli("watch", "--no-initial", "--until", "held", "-w", "10", "job")
+    assert (result.returncode, result.stdout) == (0, "")
+    server.call("FLUSHALL")
+
+
+@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
+def test_once_ends_as_the_command(cli, server, script, code):
+    process = cli.start("watch", "--once", "--json", "job", "--", "sh", "-c", script)
+    line(process)
+    cli("lock", "-l", "60", "job")
+    assert process.wait(10) == code
+    server.call("FLUSHALL")
+
+
+def test_a_command_that_cannot_be_executed(cli, server, tmp_path):
+    result = cli("watch", "job", "--", str(tmp_path / "none"))
+    assert result.returncode == 127 and "none" in result.stderr
+    result = cli("watch", "job", "--", str(tmp_path))
+    assert result.returncode == 126
+
+
+@pytest.mark.parametrize("words", [["--"], ["--", "cat"], ["job", "--"], ["--", "--", "cat"]])
+def test_names_and_a_command(cli, server, words):
+    result = cli("watch", "-w", "0.3", *words)
+    assert result.returncode == (124 if words == ["--", "cat"] else 125)
+    result = cli("watch", "-w", "0.3", "--", "-job", "--", "cat")
+    assert result.returncode == 124 and json.loads(result.stdout)["name"] == "-job"
+
+
+def test_what_does_not_end_is_killed_with_the_watch(cli, server, tmp_path):
+    began = tmp_path / "began"
+    script = (f'trap "" INT TERM; echo $$ >{began}.new; mv {began}.new {began}; '
+              'while :; do sleep 0.1; done')
+    process = cli.start("watch", "job", "--", "sh", "-c", script)
+    until(began.exists, 10, "it runs")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == -signal.SIGINT
+    pid = int(began.read_text())
+    until(lambda: not os.path.exists(f"/proc/{pid}"), 5, "it was killed")
