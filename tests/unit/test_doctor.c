@@ -65,24 +65,30 @@ static struct judged judge(const struct lk__facts *nodes, size_t count, bool quo
 	return judged;
 }
 
-/* The findings are these ids, worst first, without "round-trip", which every server has. */
-static void says(const struct lk__facts *nodes, size_t count, const char *ids, const char *promise)
+/* These ids, worst first, but "round-trip", which every server has; with `node` also where. */
+static void are(const struct lk__findings *findings, const char *ids, bool node)
 {
 	char found[512] = "";
-	struct judged judged = judge(nodes, count, count > 1);
-	for (size_t i = 0; i < judged.findings.count; i++) {
-		enum lk__found what = judged.findings.list[i].what;
-		assert_true(*judged.findings.list[i].detail);
-		if (what == LK__FOUND_ROUND_TRIP)
-			continue;
+	for (size_t i = 0; i < findings->count; i++) {
+		const struct lk__found_at *it = &findings->list[i];
 		size_t used = strlen(found);
-		snprintf(found + used, sizeof(found) - used, "%s%s", used ? " " : "",
-			 lk_finding_at(what)->id);
+		assert_true(*it->detail);
+		if (it->what == LK__FOUND_ROUND_TRIP)
+			continue;
+		used += (size_t)snprintf(found + used, sizeof(found) - used, "%s%s",
+					 used ? " " : "", lk_finding_at(it->what)->id);
+		if (node)
+			snprintf(found + used, sizeof(found) - used, "@%zu", it->node);
 	}
-	free(judged.findings.list);
+	free(findings->list);
 	assert_string_equal(found, ids);
-	if (!strstr(judged.promise, promise))
-		print_message("%s\n", judged.promise);
+}
+
+static void says(const struct lk__facts *nodes, size_t count, const char *ids, const char *promise)
+{
+	struct judged judged = judge(nodes, count, count > 1);
+	are(&judged.findings, ids, false);
+	print_message("%s\n", judged.promise);
 	assert_non_null(strstr(judged.promise, promise));
 }
 
@@ -91,18 +97,10 @@ static void says(const struct lk__facts *nodes, size_t count, const char *ids, c
 /* The findings about a master of whom others are known. */
 static void says_of_all(struct lk__facts *nodes, size_t count, const char *ids)
 {
-	char found[512] = "";
 	struct lk__findings findings = {0};
 	struct lk__examined examined = {.nodes = nodes, .count = count, .own = 1};
 	lk__judge(&findings, &examined);
-	for (size_t i = 0; i < findings.count; i++) {
-		size_t used = strlen(found);
-		if (findings.list[i].what != LK__FOUND_ROUND_TRIP)
-			snprintf(found + used, sizeof(found) - used, "%s%s@%zu", used ? " " : "",
-				 lk_finding_at(findings.list[i].what)->id, findings.list[i].node);
-	}
-	free(findings.list);
-	assert_string_equal(found, ids);
+	are(&findings, ids, true);
 }
 
 static struct lk__facts good_master(void)
@@ -141,9 +139,9 @@ static struct lk__facts good_sentinel(const char *mark)
 
 static void test_a_watched_master(void **state)
 {
-	(void)state;
 	struct lk__facts nodes[] = {good_master(), good_sentinel("x"), good_sentinel("y"),
 				    good_sentinel("z"), good_replica()};
+	(void)state;
 	says_of_all(nodes, 5, "");
 	PUT(nodes[2].master, "b:6379");
 	says_of_all(nodes, 5, "sentinel-astray@2");
@@ -165,10 +163,22 @@ static void test_a_watched_master(void **state)
 	says_of_all(nodes, 5, "");
 	nodes[1].down_after_ms = 1999;
 	says_of_all(nodes, 5, "sentinel-hasty@1");
-	nodes[1].down_after_ms = 10500;
 	nodes[1].has_rights = false;
 	PUT(nodes[1].reason, "SENTINEL MASTER: NOPERM");
-	says_of_all(nodes, 5, "not-looked-at@1");
+	says_of_all(nodes, 5, "sentinel-hasty@1 not-looked-at@1");
+	nodes[1].has_rights = true;
+	nodes[1].down_after_ms = 10500;
+	PUT(nodes[4].role, "master");
+	says_of_all(nodes, 5, "replica-astray@4");
+	PUT(nodes[4].role, "replica");
+	nodes[4].in_step = nodes[4].priority = nodes[4].read_only = 0;
+	PUT(nodes[1].master, "");
+	PUT(nodes[1].reason, "SENTINEL MASTER: ERR No such master");
+	PUT(nodes[2].no_failover, "NOQUORUM");
+	nodes[3].unverified = "its certificate is not verified";
+	says_of_all(nodes, 5,
+		    "tls-unverified@3 replica-behind@4 replica-writable@4 sentinel-astray@1 "
+		    "sentinel-no-failover@2 replica-never-promoted@4");
 }
 
 static void test_a_replica_as_master(void **state)
@@ -400,9 +410,9 @@ static void test_silent(void **state)
 /* Of the others, too: who answers is reached. */
 static void test_others_that_are_of_no_use(void **state)
 {
-	(void)state;
 	struct lk__facts nodes[] = {good_master(), good_sentinel("x"), good_sentinel("y"),
 				    good_sentinel("z"), good_replica()};
+	(void)state;
 	nodes[1].code = nodes[4].code = LK_EUNREACHABLE;
 	PUT(nodes[1].reason, "down");
 	PUT(nodes[4].reason, "down");

@@ -386,7 +386,7 @@ static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_
 		const redisReply *name = reply->element[i], *value = reply->element[i + 1];
 		if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
 		    strcmp(name->str, "server") == 0)
-			facts->stand_in = lk__stand_in_of(value->str);
+			snprintf(facts->hello, sizeof(facts->hello), "%.23s", value->str);
 	}
 	lk__request_free(hello);
 	return LK__WAIT_READY;

@@ -53,9 +53,8 @@ struct lk__facts {
 	bool slotless;    /* and that cluster has no slots */
 	bool any_setting; /* CONFIG GET answers whatever is asked: what it says proves nothing */
 
-	const struct lk__stand_in *stand_in; /* what answers in place of a server; or NULL */
-
 	char server[24];  /* "redis", … */
+	char hello[24];   /* the same as HELLO names it, also where INFO is not answered */
 	char version[32]; /* its own */
 	char run_id[64];  /* the same: the same process */
 	char data_id[64]; /* the same: one copies the other's data */
@@ -122,9 +121,6 @@ int lk__facts_connect(const struct lk__asked *asked, lk_error *error);
 /* Asks the node. 0, also when it cannot be asked (`code`); or the code of a failure of our own,
  * with `error` filled. */
 int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
-
-/* Finds the stand-in that says so in HELLO; NULL: it is a server. */
-const struct lk__stand_in *lk__stand_in_of(const char *hello);
 
 /* Asks what the user may do there. LK__WAIT_READY, or a code with `error` filled. */
 int lk__facts_ask_rights(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
