@@ -484,17 +484,27 @@ static void join_finish(struct lk__request *request)
 {
 	struct join *join = request->owner;
 	struct lk__entry *entry = join->entry;
-	struct lk__red_node *node = &lk__red_of(entry)->node[join->index];
+	struct lk__red *red = lk__red_of(entry);
+	struct lk__red_node *node = &red->node[join->index];
 	pthread_mutex_lock(&entry->mutex);
 	assert(node->asked > 0);
 	node->asked--;
 	if (node->join == request)
 		node->join = NULL;
 	join_read(join, request);
+	if (red->again && !node->join)
+		lk__red_ask_again(entry);
 	pthread_mutex_unlock(&entry->mutex);
 	lk__request_free(request);
 	free(join);
 	lk__red_unref(entry);
+}
+
+void lk__red_ask_again(struct lk__entry *entry)
+{
+	lk__red_of(entry)->again = false;
+	atomic_store(&entry->doubt, true);
+	lk__watch_at(entry, lk__now_ns());
 }
 
 void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns)

@@ -77,6 +77,7 @@ struct lk__red {
 	uint64_t kept;               /* of the last that was lost, and keeps parts; 0 */
 	int64_t until_ns;            /* no copy of its tries can run after that */
 	struct lk__red_round *round; /* the renewal that the watchdog waits for; NULL */
+	bool again;                  /* it was undecided because of a join: ask behind that */
 	struct lk__red_node node[LK__RED_MAX];
 };
 
@@ -147,6 +148,8 @@ void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64
 /* Asks a node where another has it, after a pause that grows. A turn asks those that are due. */
 void lk__red_join_later(struct lk__entry *entry, size_t index);
 void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
+/* Asks all nodes at once: a renewal was undecided, and what was in its way is over. */
+void lk__red_ask_again(struct lk__entry *entry);
 
 /*
  * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with

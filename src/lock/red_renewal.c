@@ -169,17 +169,36 @@ static void round_trouble(const struct lk__red_round *round, struct lk__trouble 
 		 tally->count, tally->majority, first.code ? first.reason : "others have it");
 }
 
+/* Tells whether a no did not count because of a join that is under way, or has ended since. */
+static bool round_met_join(const struct lk__red_round *round, bool ended)
+{
+	const struct tally *tally = &round->tally;
+	const struct lk__red *red = lk__red_of(tally->entry);
+	for (size_t i = 0; i < tally->count; i++) {
+		const struct renewal *renewal = &tally->of[i];
+		const struct lk__red_node *node = &red->node[i];
+		bool met = renewal->gone && !renewal_is_no(tally->entry, renewal, 0);
+		if (met && (ended ? node->part != LK__RED_UNSURE : node->join != NULL))
+			return true;
+	}
+	return false;
+}
+
 static void round_conclude(struct lk__red_round *round, int outcome)
 {
 	struct lk__entry *entry = round->tally.entry;
+	struct lk__red *red = lk__red_of(entry);
 	struct lk__trouble trouble;
-	assert(!round->concluded && lk__red_of(entry)->round == round);
+	assert(!round->concluded && red->round == round);
 	round->concluded = true;
 	round->held = outcome == 1;
 	if (outcome < 0)
 		round_trouble(round, &trouble);
-	lk__red_of(entry)->round = NULL;
+	red->round = NULL;
 	lk__watch_told(&round->renewed, outcome, round->sent_ns, &trouble);
+	red->again = outcome < 0 && round_met_join(round, false);
+	if (outcome < 0 && !red->again && round_met_join(round, true))
+		lk__red_ask_again(entry);
 	atomic_fetch_sub(&entry->refs,
 			 1); /* that of `renewed`, never the last: the round has one */
 }
