@@ -76,7 +76,7 @@ def pairs_of(deadline_us: int) -> dict[str, list[tuple[str, list]]]:
         "fenced": [(ours("fenced/acquire.lua"), [2, "some", "token", *taken[1:], "", CHANNEL]),
                    (ours("lock/release.lua"), [1, "some", OWNER, CHANNEL])],
         "plain": [(ours("plain/acquire.lua"), [1, *taken]),
-                  (ours("plain/release.lua"), [1, "some", OWNER, CHANNEL, "", "", "", ""])],
+                  (ours("plain/release.lua"), [1, "some", OWNER, CHANNEL])],
         "write": [(ours("rw/write_acquire.lua"), [2, "some", "writers", f"{OWNER}:write",
                                                   LEASE_MS, deadline_us, 0]),
                   (ours("rw/release.lua"), [3, "some", "ends", "writers", f"{OWNER}:write",

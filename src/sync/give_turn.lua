@@ -12,13 +12,12 @@
 --
 -- Returns how many listen; of those who have not been told, -1 less that many.
 --
+-- Needs: turns, TAKEN
 -- Gives: give_turn
---include "turns.lua" gives turns_of, TAKEN
-local function give_turn(lock, channel, message, loud, first_word)
+local function give_turn(channel, message, loud, first_word)
 	local front, most = 32, 1000
-	local turns = turns_of(lock)
 	local count = redis.pcall('ZCARD', turns)
-	if count == 0 then -- as usual: who listens need not be asked
+	if count == 0 then -- who listens need not be asked
 		local listeners = redis.pcall('PUBLISH', channel, message)
 		return type(listeners) == 'number' and listeners or 0
 	end
@@ -28,9 +27,9 @@ local function give_turn(lock, channel, message, loud, first_word)
 		front = most
 	end
 	local ids = count == 0 and {} or
-		redis.pcall('ZRANGEBYSCORE', turns, '-inf', '(' .. TAKEN, 'LIMIT', 0, front)
+		redis.pcall('ZRANGEBYSCORE', turns, '-inf', '(' .. TAKEN, 'LIMIT', '0', front)
 	local done_with = count == #ids and {} or
-		redis.pcall('ZRANGEBYSCORE', turns, TAKEN, '+inf', 'LIMIT', 0, front)
+		redis.pcall('ZRANGEBYSCORE', turns, TAKEN, '+inf', 'LIMIT', '0', front)
 	for _, id in ipairs(ids) do
 		names[#names + 1] = channel .. ':' .. id
 	end

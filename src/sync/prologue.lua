@@ -4,9 +4,10 @@
 --   ARGV[3]  deadline of this request, server time in us: it must not run late
 --
 -- Gives: lease, now
-local bad = not string.find(ARGV[2] .. '@' .. ARGV[3], '^%d+@%d+$')
-local lease, deadline = bad and 0 or ARGV[2] + 0, bad and 0 or ARGV[3] + 0
-if lease < 1 or lease > 31536000000 then
+local lease, deadline = ARGV[2], tonumber(ARGV[3])
+lease = string.find(lease, '^%d+$') and lease + 0 or 0
+-- "inf" and "nan" are numbers, too.
+if lease < 1 or lease > 31536000000 or not deadline or deadline * 0 ~= 0 then
 	return redis.error_reply('LOCKKEEPER bad lease or deadline')
 end
 --include "time.lua" gives now

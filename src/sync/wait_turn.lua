@@ -9,19 +9,19 @@
 -- `how` is 2 where the slot is on its way here: the order is still at the other node, and a second
 -- one here would stop the move (BUSYKEY). So nobody gets a place until the slot has come.
 --
--- Gives: wait_turn, turns_of, TAKEN
---include "turns.lua" gives turns_of, TAKEN
+-- Needs: lock
+-- Gives: wait_turn, turns, TAKEN
+--include "turns.lua" gives turns, TAKEN
 local function wait_turn(id, since, kept, how)
 	if how == '2' then
 		return 0
 	end
-	local turns = turns_of(KEYS[1])
 	redis.pcall('ZADD', turns, since, id)
 	local ttl = redis.pcall('PTTL', turns)
 	if type(ttl) ~= 'number' or ttl < tonumber(kept) and
 		type(redis.pcall('PEXPIRE', turns, kept)) ~= 'number' then
 		redis.pcall('ZREM', turns, id)
 	end
-	local first = how == '1' and redis.pcall('ZRANGE', turns, 0, 0)[1]
+	local first = how == '1' and redis.pcall('ZRANGE', turns, '0', '0')[1]
 	return first and first ~= id and 250 or 0
 end

@@ -56,15 +56,15 @@ MUTANTS = [
          "redis.call('EXISTS', KEYS[i]) == 1 or owner == ''")],
         World("red")),
     Mutant("releases-stranger", "a release frees whoever has it", [
-        (RELEASE, "redis.call('HDEL', KEYS[1], ARGV[1]) == 1",
-         "redis.call('DEL', KEYS[1]) == 1 and ARGV[1] ~= ''")],
+        (RELEASE, "redis.call('HDEL', lock, ARGV[1]) == 1",
+         "redis.call('DEL', lock) == 1 and ARGV[1] ~= ''")],
         World("locks")),
     Mutant("plain-stranger", "a plain lock is released whoever has it", [
-        ("src/sync/plain/release.lua", "redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[1]) == ARGV[1]",
+        ("src/sync/plain/release.lua", "redis.pcall('GETRANGE', KEYS[1], '0', '255') == ARGV[1]",
          "redis.pcall('EXISTS', KEYS[1]) == 1 and ARGV[1] ~= ''")],
         World("kinds")),
     Mutant("acquire-shortens", "a copy of an acquire shortens a lease that was extended since", [
-        (ACQUIRE, "math.max(lease, redis.call('PTTL', KEYS[1]))", "lease")],
+        (ACQUIRE, "math.max(lease, redis.call('PTTL', lock))", "lease")],
         World("locks")),
     Mutant("renewal-shortens", "a copy of a renewal shortens a lease that was extended since", [
         (RENEW, "math.max(tonumber(lease), redis.call('PTTL', KEYS[i]))", "tonumber(lease)")],
@@ -292,10 +292,10 @@ MUTANTS = [
          "lk__conn_submit(batch->node->scripts[0], request);")],
         Suite("system/test_pauses.py", "reader_is_stopped", "no debugger stops one thread")),
     Mutant("other-message", "a release says another message than Redisson's", [
-        (RELEASE, "give_turn(KEYS[1], ARGV[2], '0')", "give_turn(KEYS[1], ARGV[2], '1')")],
+        (RELEASE, "says = KEYS[1], '0'", "says = KEYS[1], '1'")],
         Suite("system/test_lock_wire.py", "in_redis or pair", "a world has no peers")),
     Mutant("no-ttl-left", "a refused PEXPIRE leaves a lock without a time to live", [
-        (ACQUIRE, "\tredis.call('HDEL', KEYS[1], ARGV[1])\n\treturn answer", "\treturn answer")],
+        (ACQUIRE, "\tredis.call('HDEL', lock, ARGV[1])\n\t\treturn answer", "\treturn answer")],
         Suite("system/test_server_faults.py", "missing_for_acquire",
               "users of a world have all rights")),
     Mutant("turn-taken-along", "who leaves takes its turn along", [

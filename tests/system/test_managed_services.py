@@ -504,7 +504,7 @@ def test_a_proxy_that_loads_scripts_at_one_server(server, proxy, make_keeper):
 
 
 # What LuaJ makes of '%.0f'.
-OF_LUAJ = ("local plain = string "
+OF_LUAJ = ("local _VERSION, plain = 'Luaj 3.0', string "
            "local string = setmetatable({format = function(how, number) "
            "return how == '%.0f' and number .. '.0' or plain.format(how, number) end}, "
            "{__index = plain}) ")

@@ -24,7 +24,8 @@
 -- token that it was granted with, which is the newest, since only a grant raises it.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
+local lock = KEYS[1]
+--include "wait_turn.lua" gives wait_turn, turns, TAKEN
 local from = ARGV[4]
 local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(own) == 'table' then

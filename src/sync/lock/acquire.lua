@@ -17,45 +17,51 @@
 -- lease all the same, so that what replicas acknowledge behind it is all of this.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
-local lasts = ARGV[2]
-if redis.call('EXISTS', KEYS[1]) == 1 then
-	local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-	if type(own) == 'table' then
-		if not string.find(own.err, 'WRONGTYPE') then
-			return own
-		end
-		local kind = redis.call('TYPE', KEYS[1]).ok
-		return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a lock')
-	end
-	if own == 0 then
-		if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
-			local why = 'the key is a read/write lock, not a lock'
-			return redis.error_reply('WRONGTYPE ' .. why)
-		end
-		-- An owner's field ends in a number. A user who may not ask waits.
-		local some = redis.pcall('HRANDFIELD', KEYS[1])
-		if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
-			return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
-		end
-		if ARGV[4] then
-			wait_turn(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
-		end
-		return redis.call('PTTL', KEYS[1])
-	end
-	lasts = string.format('%.0f', math.max(lease, redis.call('PTTL', KEYS[1])))
-elseif ARGV[7] == '1' then
-	return wait_turn(ARGV[4], ARGV[5], ARGV[6], '1')
-else
-	redis.call('HSET', KEYS[1], ARGV[1], 1)
+local lock, lasts = KEYS[1], ARGV[2]
+local free = redis.call('EXISTS', lock) == 0
+local own = not free and redis.pcall('HEXISTS', lock, ARGV[1])
+if own == 1 then
+	lasts = string.format('%.0f', math.max(lease, redis.call('PTTL', lock)))
 end
-local answer = redis.pcall('PEXPIRE', KEYS[1], lasts)
-if type(answer) == 'table' then
-	-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
-	redis.call('HDEL', KEYS[1], ARGV[1])
-	return answer
+local granted = own == 1 or free and ARGV[7] ~= '1'
+if granted then
+	if free then
+		redis.call('HSET', lock, ARGV[1], '1')
+	end
+	local answer = redis.pcall('PEXPIRE', lock, lasts)
+	if answer ~= 1 then
+		-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.
+		redis.call('HDEL', lock, ARGV[1])
+		return answer
+	end
+	if not ARGV[4] then
+		return false
+	end
+end
+--include "wait_turn.lua" gives wait_turn, turns, TAKEN
+if granted then
+	wait_turn(ARGV[4], TAKEN, ARGV[6], ARGV[7])
+	return false
+end
+if free then
+	return wait_turn(ARGV[4], ARGV[5], ARGV[6], '1')
+end
+if type(own) == 'table' then
+	if not string.find(own.err, 'WRONGTYPE') then
+		return own
+	end
+	local kind = redis.call('TYPE', lock).ok
+	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a lock')
+end
+if redis.call('HEXISTS', lock, 'mode') == 1 then
+	return redis.error_reply('WRONGTYPE the key is a read/write lock, not a lock')
+end
+-- An owner's field ends in a number. A user who may not ask waits.
+local some = redis.pcall('HRANDFIELD', lock)
+if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+	return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 end
 if ARGV[4] then
-	wait_turn(ARGV[4], TAKEN, ARGV[6], ARGV[7])
+	wait_turn(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 end
-return false
+return redis.call('PTTL', lock)

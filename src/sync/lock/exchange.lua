@@ -15,27 +15,28 @@
 -- first; when the taking is refused it is a plain release, also for a user who may not publish.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "give_turn.lua" gives give_turn
-local function freed(why)
-	if ARGV[5] ~= '' then
-		give_turn(KEYS[1], ARGV[5], '0')
-	end
-	return redis.status_reply('FREED ' .. why)
-end
+local refused
 if redis.call('HDEL', KEYS[1], ARGV[4]) == 0 then
 	if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 		return -3
 	end
 	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
 else
-	local taken = redis.pcall('HSET', KEYS[1], ARGV[1], 1)
-	if type(taken) == 'table' then
-		return freed(taken.err)
+	local taken = redis.pcall('HSET', KEYS[1], ARGV[1], '1')
+	refused = type(taken) == 'table' and taken
+end
+if not refused then
+	local answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', lease))
+	if type(answer) ~= 'table' then
+		return false
 	end
-end
-local answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', lease))
-if type(answer) == 'table' then
 	redis.call('HDEL', KEYS[1], ARGV[1])
-	return freed(answer.err)
+	refused = answer
 end
-return false
+if ARGV[5] ~= '' then
+	local lock = KEYS[1]
+	--include "turns.lua" gives turns, TAKEN
+	--include "give_turn.lua" gives give_turn
+	give_turn(ARGV[5], '0')
+end
+return redis.status_reply('FREED ' .. refused.err)

@@ -10,6 +10,8 @@
 -- another type are left alone (WRONGTYPE).
 -- It is freed also for a user who may not publish. If there is none it writes all the same, a
 -- message: what replicas acknowledge behind it is also what an earlier copy has done.
+local lock = KEYS[1]
+--include "turns.lua" gives turns, TAKEN
 --include "give_turn.lua" gives give_turn
 if redis.call('HLEN', KEYS[1]) == 0 then
 	if ARGV[1] ~= '' then
@@ -27,6 +29,6 @@ end
 redis.call('DEL', KEYS[1])
 if ARGV[1] ~= '' then
 	redis.pcall('PUBLISH', ARGV[1] .. ':broken', '')
-	give_turn(KEYS[1], ARGV[1], '0')
+	give_turn(ARGV[1], '0')
 end
 return 1

@@ -13,13 +13,16 @@
 -- A user who may not publish frees it all the same, and then nobody is said to have heard.
 -- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
---include "give_turn.lua" gives give_turn
-if ARGV[1] == 'mode' or string.sub(ARGV[1], -6) == ':write' then
-	return false -- of a read/write lock, which would be left as nobody's
+local lock, says = KEYS[1], '0'
+if string.byte(ARGV[1], -1) == 101 then
+	return false -- "mode" or ":write", of a read/write lock, which would be left as nobody's
 end
-local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
+local held = redis.call('HDEL', lock, ARGV[1]) == 1
 if not held then
-	redis.pcall('PUBLISH', ARGV[2], '0')
+	redis.pcall('PUBLISH', ARGV[2], says)
 	return false
 end
-return give_turn(KEYS[1], ARGV[2], '0')
+--include "turns.lua" gives turns, TAKEN
+--include "nobody_waits.lua"
+--include "give_turn.lua" gives give_turn
+return give_turn(ARGV[2], says)

@@ -9,15 +9,17 @@
 -- the key is something else) · an error, if the server refused one of them; the others are freed.
 -- Works under memory pressure: HDEL and PUBLISH are never refused for it. Safe to send twice.
 -- A user who may not publish frees them all the same, and then nobody is said to have heard.
---include "give_turn.lua" gives give_turn
 local answers, refused = {}, nil
-for i = 1, #KEYS do
-	local freed = redis.pcall('HDEL', KEYS[i], ARGV[2 * i - 1])
-	answers[i] = -1
+for at = 1, #KEYS do
+	local freed = redis.pcall('HDEL', KEYS[at], ARGV[2 * at - 1])
+	answers[at] = -1
 	if type(freed) == 'table' and not string.find(freed.err, 'WRONGTYPE') then
 		refused = freed
 	elseif freed == 1 then
-		answers[i] = give_turn(KEYS[i], ARGV[2 * i], '0', true)
+		local lock = KEYS[at]
+		--include "turns.lua" gives turns, TAKEN
+		--include "give_turn.lua" gives give_turn
+		answers[at] = give_turn(ARGV[2 * at], '0', true)
 	end
 end
 return refused or answers

@@ -16,7 +16,8 @@
 -- Safe to send twice: a repetition finds its own token, and never shortens the lease.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
+local lock = KEYS[1]
+--include "wait_turn.lua" gives wait_turn, turns, TAKEN
 local taken = ARGV[7] ~= '1' and redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 if taken and taken.ok then
 	if ARGV[4] then

@@ -18,14 +18,16 @@
 -- is a plain release.
 -- Replicas must have what it grants.
 --include "prologue.lua" gives lease, now
---include "wake.lua" gives wake
---include "give_turn.lua" gives give_turn
 local held = redis.pcall('GETRANGE', KEYS[1], 0, math.max(#ARGV[1], #ARGV[4]))
 if held == ARGV[4] then
 	local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 	if taken.err then
-		redis.call('DEL', KEYS[1])
-		give_turn(KEYS[1], ARGV[5], '0')
+		local lock = KEYS[1]
+		--include "turns.lua" gives turns, TAKEN
+		--include "give_turn.lua" gives give_turn
+		--include "wake.lua" gives wake
+		redis.call('DEL', lock)
+		give_turn(ARGV[5], '0')
 		wake(ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 		return redis.status_reply('FREED ' .. taken.err)
 	end

@@ -10,6 +10,8 @@
 -- cluster is pushed only where this node has it.
 -- Answers: 1 freed, 0 there was none. A key of another type is left alone (WRONGTYPE).
 --include "wake.lua" gives wake
+local lock = KEYS[1]
+--include "turns.lua" gives turns, TAKEN
 --include "give_turn.lua" gives give_turn
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
@@ -20,6 +22,6 @@ if kind ~= 'string' then
 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', ARGV[1] .. ':broken', '') -- for those who watch it
-give_turn(KEYS[1], ARGV[1], '0')
+give_turn(ARGV[1], '0')
 wake(ARGV[2], ARGV[3], ARGV[4], ARGV[5])
 return 1

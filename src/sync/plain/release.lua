@@ -15,14 +15,20 @@
 -- look again by themselves.
 -- A release that finds nothing writes all the same, a message: what replicas acknowledge behind it
 -- is also what an earlier copy has done.
---include "wake.lua" gives wake
---include "give_turn.lua" gives give_turn
-local held = redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[1]) == ARGV[1]
+local lock, says = KEYS[1], '0'
+-- No more of it than tells whether it is this token: a stranger's string may be large.
+local held = redis.pcall('GETRANGE', KEYS[1], '0', '255') == ARGV[1]
 if not held then
-	redis.pcall('PUBLISH', ARGV[2], '0')
+	redis.pcall('PUBLISH', ARGV[2], says)
 	return false
 end
-redis.call('DEL', KEYS[1])
-local listening = give_turn(KEYS[1], ARGV[2], '0')
+redis.call('DEL', lock)
+--include "turns.lua" gives turns, TAKEN
+if not ARGV[3] then
+	--include "nobody_waits.lua"
+end
+--include "wake.lua" gives wake
+--include "give_turn.lua" gives give_turn
+local listening = give_turn(ARGV[2], says)
 local told = wake(ARGV[3], ARGV[4], ARGV[5], ARGV[6])
 return listening < 0 and listening - told or listening + told

@@ -9,11 +9,13 @@
 -- Sent by lk__rw_force(target, side, message).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 1 freed, 0 nobody has that side. A key of another type is left alone (WRONGTYPE).
+local lock = KEYS[1]
+--include "turns.lua" gives turns, TAKEN
 --include "give_turn.lua" gives give_turn
 if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[1] then
 	return 0
 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', ARGV[2] .. ':broken', '') -- for those who watch it
-give_turn(KEYS[1], ARGV[2], ARGV[3], true)
+give_turn(ARGV[2], ARGV[3], true)
 return 1

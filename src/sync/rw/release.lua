@@ -20,10 +20,12 @@
 if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' then
 	return false -- of the other side, or of neither: the lock would be left as nobody's
 end
+local lock = KEYS[1]
+--include "turns.lua" gives turns, TAKEN
 --include "give_turn.lua" gives give_turn
 -- No writer has its turn: waiting writers need not look.
 local function tell_readers()
-	local wait = redis.pcall('ZCARD', turns_of(KEYS[1]))
+	local wait = redis.pcall('ZCARD', turns)
 	local before = type(wait) == 'number' and wait > 0 and '0' or ''
 	local told = redis.pcall('PUBLISH', ARGV[2], before .. ARGV[3])
 	return type(told) == 'number' and told or 0
@@ -78,14 +80,14 @@ end
 local known = few and looked < bound -- else it stays until the end that it has
 if known and longest == 0 then
 	redis.call('DEL', KEYS[1])
-	return give_turn(KEYS[1], ARGV[2], ARGV[3], true) -- readers may listen beside writers
+	return give_turn(ARGV[2], ARGV[3], true) -- readers may listen beside writers
 end
 if known then
 	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
 end
 if mode == 'read' then
 	-- A writer sleeps until the end that it saw. A little less is not worth a message.
-	return known and whole - longest > 1000 and give_turn(KEYS[1], ARGV[2], ARGV[3], true) or 0
+	return known and whole - longest > 1000 and give_turn(ARGV[2], ARGV[3], true) or 0
 end
 redis.call('HSET', KEYS[1], 'mode', 'read')
 return tell_readers()

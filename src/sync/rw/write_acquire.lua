@@ -22,7 +22,8 @@ if not counts or counts < 0 or counts > 60000 then
 	return redis.error_reply('LOCKKEEPER bad preference')
 end
 --include "prologue.lua" gives lease, now
---include "wait_turn.lua" gives wait_turn, turns_of, TAKEN
+local lock = KEYS[1]
+--include "wait_turn.lua" gives wait_turn, turns, TAKEN
 local mode = redis.pcall('HGET', KEYS[1], 'mode')
 if type(mode) == 'table' then
 	if string.find(mode.err, 'WRONGTYPE') then

@@ -10,14 +10,15 @@
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 0 it was not its turn, or the lock is not free · integer: as of a release.
 -- Safe to send twice, and to run late: a waiter without a place has no turn to pass on.
+local lock = KEYS[1]
+--include "turns.lua" gives turns, TAKEN
 --include "give_turn.lua" gives give_turn
-local order = turns_of(KEYS[1])
-local first = redis.pcall('ZRANGE', order, 0, 0)[1]
-local since = redis.pcall('ZSCORE', order, ARGV[1])
-redis.pcall('ZREM', order, ARGV[1])
+local first = redis.pcall('ZRANGE', turns, '0', '0')[1]
+local since = redis.pcall('ZSCORE', turns, ARGV[1])
+redis.pcall('ZREM', turns, ARGV[1])
 local held = redis.call('EXISTS', KEYS[1]) == 1
 if held and first == ARGV[1] then
-	local next = redis.pcall('ZRANGEBYSCORE', order, '-inf', '(' .. TAKEN, 'LIMIT', 0, 1)[1]
+	local next = redis.pcall('ZRANGEBYSCORE', turns, '-inf', '(' .. TAKEN, 'LIMIT', '0', '1')[1]
 	if next then
 		redis.pcall('PUBLISH', ARGV[2] .. ':' .. next, 'soon')
 	end
@@ -26,12 +27,12 @@ if type(since) ~= 'string' or held then
 	return 0
 end
 if tonumber(since) == tonumber(TAKEN) then
-	return give_turn(KEYS[1], ARGV[2], '0')
+	return give_turn(ARGV[2], '0')
 end
 if first ~= ARGV[1] then
 	return 0
 end
 -- One that was told before it may be about to come.
-local told = redis.pcall('ZCOUNT', order, TAKEN, '+inf')
+local told = redis.pcall('ZCOUNT', turns, TAKEN, '+inf')
 local what = type(told) == 'number' and told > 0 and 'soon' or 'now'
-return give_turn(KEYS[1], ARGV[2], '0', false, what)
+return give_turn(ARGV[2], '0', false, what)
