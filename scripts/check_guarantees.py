@@ -2,7 +2,8 @@
 """docs/guarantees.md and the public headers agree: what a line quotes stands in the comment that it
 names, the test that it names exists, and each public function and each paragraph of a header that
 opens with capitals has a line. The table of failures has a verdict for each deployment, and a test
-in each line. Nothing on the page is said twice. The tests that docs/metrics.md names exist, too.
+in each line. Nothing on the page is said twice. The tests that docs/metrics.md and tests/README.md
+name exist, too.
 usage: check_guarantees.py BUILD
 """
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from tree import ROOT, files, finish
 
 PAGE = ROOT / "docs" / "guarantees.md"
+OTHER_PAGES = ("docs/metrics.md", "tests/README.md")
 COMMENT = re.compile(r"/\*(?! SPDX-)(.*?)\*/", re.DOTALL)
 FUNCTION = re.compile(r"\s*(?:LK_API|static inline)\b[^;(]*?\b(lk_\w+)\s*\(")
 TITLE = re.compile(r"(?:A |(?!NULL)[A-Z][A-Z'-]{2,}\b)(?:,? ?(?:A(?= )|[A-Z][A-Z'-]+)\b)*")
@@ -87,10 +89,10 @@ def failures(section: str) -> tuple[int, list[str]]:
     return len(rows), problems
 
 
-def of_metrics() -> list[str]:
-    page = (ROOT / "docs" / "metrics.md").read_text()
-    return [f"docs/metrics.md: tests/{place} has no {test}"
-            for place, test in TEST.findall(page) if not has_test(place, test)]
+def of_other_pages() -> list[str]:
+    return [f"{page}: tests/{place} has no {test}" for page in OTHER_PAGES
+            for place, test in TEST.findall((ROOT / page).read_text())
+            if not has_test(place, test)]
 
 
 def doubled(page: str) -> list[str]:
@@ -111,7 +113,7 @@ def main() -> None:
     page = PAGE.read_text()
     sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL))
     failing, problems = failures(sections.pop("Failures and deployments", ""))
-    problems += doubled(page) + of_metrics()
+    problems += doubled(page) + of_other_pages()
     count = failing
     for path in files(".h", under=("include/lockkeeper",)):
         rows = ROW.findall(sections.pop(path.name, ""))

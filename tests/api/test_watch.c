@@ -275,6 +275,59 @@ static void test_a_thousand_changes_with_cuts(void **state)
 	close_client(client);
 }
 
+/* ---- many ---- */
+
+#define MANY 1000
+
+static void test_a_thousand_watches_of_one_lock(void **state)
+{
+	static lk_watch *watches[MANY];
+	static const int kinds[] = {LK_CHANGE_STATE, LK_CHANGE_ACQUIRED, LK_CHANGE_RELEASED};
+	(void)state;
+	lk_client *client = open_client();
+	for (int i = 0; i < MANY; i++)
+		watches[i] = watch_of(client, "job");
+	for (int step = 0; step < 3; step++) {
+		if (step == 1)
+			stranger_takes("job", 60000);
+		else if (step == 2)
+			stranger_releases("job");
+		for (int i = 0; i < MANY; i++)
+			check(next_is(watches[i], kinds[step]).told);
+	}
+	for (int i = 0; i < MANY; i++)
+		lk_watch_free(watches[i]);
+	close_client(client);
+}
+
+/* Each renewal of each is told to the watch, which does not tell it. */
+static void test_renewals_of_a_thousand_locks_are_no_changes(void **state)
+{
+	static lk_lock *locks[MANY];
+	lk_watch *watch = NULL;
+	char name[16];
+	(void)state;
+	lk_client *client = open_client(), *holder = open_client_with("watchdog_ms=1000");
+	expect(0, lk_watch_new(&watch, client, NULL, &err));
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "job %d", i);
+		locks[i] = new_lock(holder, name);
+		lock_takes(locks[i]);
+		expect(0, lk_watch_add(watch, name, LK_STRLEN, &err));
+	}
+	for (int i = 0; i < MANY; i++)
+		check(next_is(watch, LK_CHANGE_STATE).owner != NULL);
+	while (stats_of(holder).renewals < 3 * MANY)
+		nothing_comes(watch);
+	expect(0, lk_lock_release(locks[MANY / 2], NULL, &err));
+	check(!strcmp(next_is(watch, LK_CHANGE_RELEASED).name, "job 500"));
+	lk_watch_free(watch);
+	for (int i = 0; i < MANY; i++)
+		lk_lock_free(locks[i]);
+	drop_client(holder);
+	close_client(client);
+}
+
 /* ---- where nobody tells ---- */
 
 static void test_without_tracking_it_is_asked(void **state)
@@ -398,6 +451,8 @@ int main(void)
 		api_test(test_it_listens_as_a_waiter_does),
 		api_test(test_readers_come_and_go),
 		api_test(test_a_thousand_changes_with_cuts),
+		api_test(test_a_thousand_watches_of_one_lock),
+		api_test(test_renewals_of_a_thousand_locks_are_no_changes),
 		api_test(test_without_tracking_it_is_asked),
 		api_test(test_through_a_queue_without_threads),
 		api_test(test_names_and_limits),

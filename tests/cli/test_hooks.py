@@ -247,6 +247,23 @@ def test_what_a_hook_prints_and_reads(cli):
     assert result.stderr.split() == ["out", "err", "0", "1", "2", "3"]  # 3 is the folder
 
 
+def test_a_hook_that_writes_much(cli):
+    result = cli("run", "--json", "--on", "start=head -c 50000000 /dev/zero", "job", "sh", "-c",
+                 "exit 6")
+    assert (result.returncode, result.stdout) == (6, "")
+    assert result.stderr.count("\0") == 50_000_000
+    assert json.loads(result.stderr.split("\0")[-1])["status"] == 6
+
+
+@pytest.mark.slow
+def test_a_hook_that_writes_and_nobody_reads(cli, server):
+    """It is killed at its limit, and holds up neither the release nor the end."""
+    process = cli.start("run", "--on", "start=yes", "job", "sh", "-c", "exit 6")
+    until(lambda: int(server.info("total_commands_processed")) and not server.call("EXISTS", "job")
+          and process.poll() is None, LIMIT / 2, "the lock is released, and the hook writes on")
+    assert process.wait(3 * LIMIT) == 6
+
+
 def test_several_hooks_of_one_event(cli, tmp_path):
     """A hundred, beside one another: each waits for the last."""
     options = []
@@ -335,6 +352,18 @@ def test_a_killed_keeper_is_an_error(cli, server, told):
     process.kill()
     until(lambda: told.events() == ["start", "error"], 20, "the hook runs")
     assert "STATUS" not in told.all()[1]
+
+
+def test_a_keeper_that_is_killed_as_it_is_granted(cli, server, told):
+    """Before its hook runs or behind that: nothing is told that was not, and the lease ends it."""
+    process = cli.start("run", "-l", "1", *told.options, "job", "sleep", "60")
+    while not server.call("EXISTS", "job") and process.poll() is None:
+        pass
+    process.kill()
+    assert process.wait(10) == -signal.SIGKILL
+    until(lambda: server.call("EXISTS", "job") == 0, 10, "the lease ends")
+    until(lambda: told.events()[-1:] == ["error"], 20, "the hook runs")
+    assert told.events() in (["error"], ["start", "error"])
 
 
 def test_a_killed_guard(cli, told):
