@@ -76,7 +76,7 @@ static int caller_kept_out(struct lk__entry *entry, struct lk__caller *waiter, l
 {
 	bool stale = lk__entry_is_stale(entry, waiter);
 	int code = stale ? 0 : lk__entry_kept_out(entry);
-	if (waiter->undone && lk__entry_policy(entry)->compensating(entry))
+	if (waiter->undone && lk__entry_compensates(entry))
 		return caller_fail(entry, LK_EMAYBEHELD, error);
 	if (code == LK_EBUSY)
 		return caller_fail(entry, waiter->once ? LK_EBUSY : LK_ETIMEDOUT, error);
@@ -415,7 +415,7 @@ static void entry_compensate(struct lk__entry *entry, const struct lk__attempt_e
 static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt_event *event)
 {
 	event->subscribed = lk__entry_channel(entry) != NULL;
-	event->compensating = lk__entry_policy(entry)->compensating(entry);
+	event->compensating = lk__entry_compensates(entry);
 	const struct lk__caller *head = lk__entry_head(entry);
 	event->closing = head ? lk__entry_ends(entry, &head->settings) != 0
 			      : atomic_load(&entry->client->state) != LK__CLIENT_OPEN;
@@ -465,7 +465,7 @@ static bool head_is_astray(struct lk__head *head)
 }
 
 /* Looks up where to connect. */
-struct lk__conn *lk__head_route(struct lk__head *head)
+static struct lk__conn *head_route(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	head->moved |= lk__entry_route(entry);
@@ -498,7 +498,8 @@ static int connect_look(struct lk__head *head)
 static int connect_begin(struct lk__head *head, int64_t unlimited_until_ns)
 {
 	int64_t until_ns = head->waiter->until_ns;
-	struct lk__conn *conn = lk__entry_policy(head->entry)->route(head);
+	/* On several nodes each try connects. */
+	struct lk__conn *conn = lk__entry_quorum(head->entry) ? NULL : head_route(head);
 	if (until_ns == LK__NEVER)
 		until_ns = unlimited_until_ns;
 	if (conn && lk__op_connect(head->op, conn, head->waiter->once, until_ns))
@@ -644,8 +645,9 @@ static void head_detached(struct lk__request *request)
 	lk__entry_unref(entry);
 }
 
-/* While it is in flight the request has a reference of the entry. */
-int lk__head_send(struct lk__head *head)
+/* A try at one node: 0 with an event, or LK__OP_WAITS. While it is in flight the request has a reference of the
+ * entry. */
+static int head_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	struct lk__conn *conn = lk__op_join(head->op, entry, entry->target.node);
@@ -658,24 +660,6 @@ int lk__head_send(struct lk__head *head)
 	lk__client_record_show(entry->client, conn);
 	lk__op_call(head->op, conn, request, head_answer_until_ns(head));
 	return head_waits(head, LK__HEAD_ANSWER);
-}
-
-/* A try of an earlier head is ours now; or its reader is about to bring the answer. */
-static int await_begin(struct lk__head *head)
-{
-	struct lk__op *op = head->op;
-	struct lk__waiting *waiting = head->entry->waiting;
-	head_pin(head);
-	bool ours = waiting->request && !waiting->answered &&
-		    lk__conn_take_over(waiting->request, op->thread, head_answer_until_ns(head));
-	if (ours) {
-		lk__op_await(op, waiting->request, head_answer_until_ns(head));
-	} else {
-		op->request = NULL;
-		lk__op_wait(op, head->waiter->until_ns);
-	}
-	head_waits(head, LK__HEAD_ANSWER);
-	return waiting->answered ? lk__head_send_look(head) : LK__OP_WAITS;
 }
 
 /* The try is not in flight any more. */
@@ -715,7 +699,8 @@ static int answer_brought(struct lk__head *head)
 	return 0;
 }
 
-int lk__head_send_look(struct lk__head *head)
+/* Looks for its answer: as head_send(), or why the head has to leave. */
+static int head_send_look(struct lk__head *head)
 {
 	if (!head->op->request)
 		return answer_brought(head);
@@ -725,6 +710,24 @@ int lk__head_send_look(struct lk__head *head)
 	if (!gone && lk__now_ns() < head->op->until_ns)
 		return LK__OP_WAITS;
 	return answer_give_up(head, gone ? gone : head_over(head));
+}
+
+/* A try of an earlier head is ours now; or its reader is about to bring the answer. */
+static int await_begin(struct lk__head *head)
+{
+	struct lk__op *op = head->op;
+	struct lk__waiting *waiting = head->entry->waiting;
+	head_pin(head);
+	bool ours = waiting->request && !waiting->answered &&
+		    lk__conn_take_over(waiting->request, op->thread, head_answer_until_ns(head));
+	if (ours) {
+		lk__op_await(op, waiting->request, head_answer_until_ns(head));
+	} else {
+		op->request = NULL;
+		lk__op_wait(op, head->waiter->until_ns);
+	}
+	head_waits(head, LK__HEAD_ANSWER);
+	return waiting->answered ? head_send_look(head) : LK__OP_WAITS;
 }
 
 /* ---- what it hears ---- */
@@ -1019,11 +1022,12 @@ static int head_step(struct lk__head *head, struct lk__effects *effects)
 
 static int head_act(struct lk__head *head, const struct lk__effects *effects)
 {
+	const struct lk__quorum *quorum = lk__entry_quorum(head->entry);
 	switch (effects->action) {
 	case LK__ATTEMPT_DO_CONNECT:
 		return connect_begin(head, effects->until_ns);
 	case LK__ATTEMPT_DO_SEND:
-		return lk__entry_policy(head->entry)->send(head);
+		return quorum ? quorum->tries->send(head) : head_send(head);
 	case LK__ATTEMPT_DO_AWAIT:
 		return await_begin(head);
 	case LK__ATTEMPT_DO_LISTEN:
@@ -1039,11 +1043,12 @@ static int head_act(struct lk__head *head, const struct lk__effects *effects)
 
 static int head_look(struct lk__head *head)
 {
+	const struct lk__quorum *quorum = lk__entry_quorum(head->entry);
 	switch (head->wait) {
 	case LK__HEAD_CONNECTION:
 		return connect_look(head);
 	case LK__HEAD_ANSWER:
-		return lk__entry_policy(head->entry)->send_look(head);
+		return quorum ? quorum->tries->send_look(head) : head_send_look(head);
 	case LK__HEAD_SUBSCRIPTION:
 		return listen_look(head);
 	case LK__HEAD_MESSAGE:
@@ -1116,12 +1121,6 @@ static void head_begin(struct lk__head *head, struct lk__op *op, struct lk__entr
 	waiter->why = head->error;
 }
 
-static void head_end(struct lk__head *head)
-{
-	head->waiter->why = NULL;
-	head_unpin(head);
-}
-
 /* ---- from its begin to its end ---- */
 
 /* As long as it is the head: LK__OP_WAITS; else 1, granted, 0, or a code. */
@@ -1132,8 +1131,10 @@ static int acquire_lead(struct lk__acquire *acquire)
 			   acquire->error);
 	int rc = head_run(&acquire->head);
 	acquire->heads = rc == LK__OP_WAITS;
-	if (!acquire->heads)
-		head_end(&acquire->head);
+	if (!acquire->heads) {
+		acquire->caller.why = NULL;
+		head_unpin(&acquire->head);
+	}
 	return rc;
 }
 

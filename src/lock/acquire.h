@@ -73,17 +73,7 @@ void lk__acquire_init(struct lk__acquire *acquire, struct lk__entry *entry,
 int lk__acquire_run(struct lk__entry *entry, struct lk__thread *thread, const struct lk__want *want,
 		    lk_error *error);
 
-/* ---- for the policies of a lock's targets (lock/entry.h), with the entry's mutex held ---- */
-
-/* Looks up where to connect. */
-struct lk__conn *lk__head_route(struct lk__head *head);
-
-/* A try at one node: 0 with an event, or LK__OP_WAITS. And a look at it, with the same, or why the
- * head has to leave. */
-int lk__head_send(struct lk__head *head);
-int lk__head_send_look(struct lk__head *head);
-
-/* 0, or why the head has to leave at once, whatever it waits for. */
+/* 0, or why the head has to leave at once, whatever it waits for. With the entry's mutex held. */
 int lk__head_gone(const struct lk__head *head);
 
 #endif

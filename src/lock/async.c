@@ -805,8 +805,7 @@ void lk__async_end(lk_client *client)
 
 static bool entry_is_settled(const struct lk__entry *entry)
 {
-	return atomic_load(&entry->client->trying) == 0 &&
-	       !lk__entry_policy(entry)->compensating(entry);
+	return atomic_load(&entry->client->trying) == 0 && !lk__entry_compensates(entry);
 }
 
 /* Tells whether nothing of what was asked for may be held that nobody wants. */

@@ -161,8 +161,8 @@ struct lk__client_ops {
 	int64_t (*turn)(lk_client *client, bool verify, bool *resumed_out);
 	/* The last reference is gone. */
 	void (*free)(lk_client *client);
-	/* Of its entries, by enum lk__targets. */
-	const struct lk__policy *policies;
+	/* Of its entries on several nodes. */
+	const struct lk__quorum *quorum;
 };
 
 struct lk_client {

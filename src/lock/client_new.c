@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client is put together here from what the files below hand up: the turn of its loop, the two
- * policies of a lock's targets, what its nodes and ending threads tell it, and its end.
+ * A client is put together here from what the files below hand up: the turn of its loop, what
+ * a lock does on several nodes, what its nodes and ending threads tell it, and its end.
  */
 #include "lock/client_new.h"
 
@@ -62,73 +62,7 @@ static int64_t client_turn(lk_client *client, bool verify, bool *resumed_out)
 	return lk__earlier(next_ns, lk__close_turn(client));
 }
 
-/* ---- the two policies of a lock's targets (lock/entry.h) ---- */
-
-static void one_nothing(struct lk__entry *entry)
-{
-	(void)entry;
-}
-
-static bool one_compensating(const struct lk__entry *entry)
-{
-	return atomic_load(&entry->compensating) > 0;
-}
-
-static void one_let_go(struct lk__entry *entry, uint64_t number)
-{
-	(void)entry, (void)number;
-}
-
-/* A server that has it no more is another's already: nothing of a promise is left to be kept. */
-static void one_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
-{
-	(void)promised_ns;
-	lk__compensate_behind(entry, number);
-}
-
-/* The client's compensation is looked at as a whole. */
-static bool one_compensated(const struct lk__entry *entry)
-{
-	(void)entry;
-	return true;
-}
-
-static const struct lk__policy policies[LK__TARGETS] = {
-	[LK__ONE_NODE] =
-		{
-			.free = one_nothing,
-			.release_unasked = one_release_unasked,
-			.let_go = one_let_go,
-			.compensating = one_compensating,
-			.compensated = one_compensated,
-			.renew = lk__watch_renew,
-			.turn = one_nothing,
-			.route = lk__head_route,
-			.send = lk__head_send,
-			.send_look = lk__head_send_look,
-			.release = lk__release_one,
-			.release_look = lk__release_one_look,
-			.extend = lk__extend_one,
-			.extend_look = lk__extend_one_look,
-		},
-	[LK__MAJORITY] =
-		{
-			.free = lk__red_free,
-			.release_unasked = lk__red_release_unasked,
-			.let_go = lk__red_let_go,
-			.compensating = lk__red_compensating,
-			.compensated = lk__red_compensated,
-			.renew = lk__red_renew,
-			.turn = lk__red_turn,
-			.route = lk__red_route,
-			.send = lk__red_send,
-			.send_look = lk__red_send_look,
-			.release = lk__red_release,
-			.release_look = lk__red_release_look,
-			.extend = lk__red_extend,
-			.extend_look = lk__red_extend_look,
-		},
-};
+static const struct lk__quorum quorum = {&lk__red_grants, &lk__red_tries, &lk__red_renewals};
 
 /* ---- what the node tells ---- */
 
@@ -287,7 +221,7 @@ static void client_free(lk_client *client)
 static const struct lk__client_ops client_ops = {
 	.turn = client_turn,
 	.free = client_free,
-	.policies = policies,
+	.quorum = &quorum,
 };
 
 int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_error *error)

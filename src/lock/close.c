@@ -275,8 +275,9 @@ static bool close_quorums_are_free(lk_client *client)
 	struct lk__entry **entries = lk__client_entries(client, &count);
 	bool free_all = entries != NULL;
 	for (size_t i = 0; i < count; i++) {
+		const struct lk__quorum *quorum = lk__entry_quorum(entries[i]);
 		pthread_mutex_lock(&entries[i]->mutex);
-		free_all = free_all && lk__entry_policy(entries[i])->compensated(entries[i]);
+		free_all = free_all && (!quorum || quorum->grants->compensated(entries[i]));
 		pthread_mutex_unlock(&entries[i]->mutex);
 		lk__entry_unref(entries[i]);
 	}

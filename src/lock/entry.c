@@ -66,7 +66,8 @@ static size_t entry_front_size(const struct lk__recipe *recipe)
 void lk__entry_free(struct lk__entry *entry)
 {
 	assert(!entry->hold && !entry->lost);
-	lk__entry_policy(entry)->free(entry);
+	if (lk__entry_quorum(entry))
+		lk__entry_quorum(entry)->grants->free(entry);
 	free(lk__entry_reds(entry));
 	if (entry->waiting)
 		lk__request_free(entry->waiting->answered);

@@ -26,12 +26,10 @@
 #include "sync/recipe.h"
 #include "sync/term.h"
 
-/* ---- what its targets make of its calls ---- */
-
 /*
- * The calls of a lock, as its targets carry them out: one node answers for it, or a majority of
- * several does. Every entry has one of the two rows of lock/client_new.c, and drivers call through
- * it. The rows name functions of the layers above this one: they are handed down with the client.
+ * What a lock on a majority of several nodes (lock/red.h) does where one on a single node does what
+ * the files of this folder have: a row for each file of the red lock. They are of layers above this
+ * one, and handed down with the client. With the entry's mutex held, unless it says otherwise.
  */
 
 struct lk__batch;
@@ -41,44 +39,47 @@ struct lk__extending;
 struct lk__head;
 struct lk__releasing;
 
-enum lk__targets { LK__ONE_NODE, LK__MAJORITY, LK__TARGETS };
-
-/* With the entry's mutex held, unless it says otherwise. */
-struct lk__policy {
+struct lk__quorum_grants {
 	/* The entry goes. */
 	void (*free)(struct lk__entry *entry);
-
-	/* Background work. */
-	/* `promised_ns`: its owner was told that it has the lock until then; 0: nobody was. */
+	/* Releases in the background. `promised_ns`: its owner was told that it has the lock until
+	 * then; 0: nobody was. */
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
 	/* The owner of that number, which was lost, has released it. */
 	void (*let_go)(struct lk__entry *entry, uint64_t number);
 	/* Whether a number of it may be held that nobody wants. */
 	bool (*compensating)(const struct lk__entry *entry);
-	/* Whether close need not wait for that: it is on less than a majority, or the client's
-	 * compensation as a whole is waited for. */
+	/* Whether close need not wait for that: it is on less than a majority. */
 	bool (*compensated)(const struct lk__entry *entry);
-	/* Takes the batch; each of it ends in one lk__watch_renewed() or lk__watch_told(). Without
-	 * the mutex. */
-	void (*renew)(struct lk__batch *batch);
-	/* Other work that is due when the watchdog looks. Without the mutex. */
-	void (*turn)(struct lk__entry *entry);
-
-	/* The head of its queue (lock/acquire.h): where it connects; NULL: each try does. */
-	struct lk__conn *(*route)(struct lk__head *head);
-
-	/* Below: a begin, and the looks at what it waits for, which return LK__OP_WAITS until they
-	 * have the same to say. */
-
-	/* A try: 0 with an event, or why the head has to leave. */
-	int (*send)(struct lk__head *head);
-	int (*send_look)(struct lk__head *head);
-	/* The last count of a hold is given up: 0 or a code. */
+	/* The last count of a hold is given up: 0 or a code. This and the two like it below are a
+	 * begin, and the look at what it waits for: they return LK__OP_WAITS until they have the
+	 * same to say. */
 	int (*release)(struct lk__releasing *releasing);
 	int (*release_look)(struct lk__releasing *releasing);
-	/* 1 extended, 0 not ours any more, or a code. Without the mutex. */
+};
+
+/* A try of the head of its queue (lock/acquire.h). */
+struct lk__quorum_tries {
+	/* 0 with an event, or why the head has to leave. */
+	int (*send)(struct lk__head *head);
+	int (*send_look)(struct lk__head *head);
+};
+
+/* Without the mutex. */
+struct lk__quorum_renewals {
+	/* Takes the batch; each of it ends in one lk__watch_renewed() or lk__watch_told(). */
+	void (*renew)(struct lk__batch *batch);
+	/* Other work that is due when the watchdog looks. */
+	void (*turn)(struct lk__entry *entry);
+	/* 1 extended, 0 not ours any more, or a code. */
 	int (*extend)(struct lk__extending *extending);
 	int (*extend_look)(struct lk__extending *extending);
+};
+
+struct lk__quorum {
+	const struct lk__quorum_grants *grants;
+	const struct lk__quorum_tries *tries;
+	const struct lk__quorum_renewals *renewals;
 };
 
 /* ---- entries ---- */
@@ -291,7 +292,7 @@ struct lk__entry {
 	struct lk__target target; /* on the node that the head found: it listens there */
 	/* Set under the client's mutex, too. */
 	union {
-		void *data;            /* for the policy, where that is of several nodes */
+		void *data;            /* of a lock on several nodes */
 		struct lk__reds *reds; /* where it is of one; NULL: no red lock was ever at it */
 		/* Of a kind without holds, which is no part of a red lock: the last number whose
 		 * caller has its grant; 0. */
@@ -390,10 +391,17 @@ void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
 /* One without holds that is not in its client's table any more. */
 void lk__entry_free(struct lk__entry *entry);
 
-/* The row of calls of its targets. */
-static inline const struct lk__policy *lk__entry_policy(const struct lk__entry *entry)
+/* What it does on several nodes; NULL: it is on one. */
+static inline const struct lk__quorum *lk__entry_quorum(const struct lk__entry *entry)
 {
-	return &entry->client->ops->policies[entry->is_quorum ? LK__MAJORITY : LK__ONE_NODE];
+	return entry->is_quorum ? entry->client->ops->quorum : NULL;
+}
+
+/* Tells whether a number of it may be held that nobody wants. */
+static inline bool lk__entry_compensates(const struct lk__entry *entry)
+{
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	return quorum ? quorum->grants->compensating(entry) : atomic_load(&entry->compensating) > 0;
 }
 
 /* NULL where no red lock was ever at it. */

@@ -123,7 +123,7 @@ int lk__extend_failed(struct lk__entry *entry, const struct lk__owner *owner, in
 			entry->name, why);
 }
 
-/* ---- at one node ---- */
+/* ---- the operation ---- */
 
 static int extend_ask(struct lk__extending *extending)
 {
@@ -139,20 +139,26 @@ static int extend_ask(struct lk__extending *extending)
 }
 
 /* A client of a cluster has to know first which replicas must acknowledge. */
-int lk__extend_one(struct lk__extending *extending)
+static int extend_send(struct lk__extending *extending)
 {
 	struct lk__entry *entry = extending->entry;
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	if (quorum)
+		return quorum->renewals->extend(extending);
 	extending->connects = entry->client->topo->slotted &&
 			      lk__op_connect(&extending->op, lk__entry_scripts(entry), true,
 					     extending->extension.until_ns);
 	return extending->connects ? LK__OP_WAITS : extend_ask(extending);
 }
 
-int lk__extend_one_look(struct lk__extending *extending)
+static int extend_look(struct lk__extending *extending)
 {
 	struct lk__entry *entry = extending->entry;
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	struct lk__request *answer;
 	char what[192];
+	if (quorum)
+		return quorum->renewals->extend_look(extending);
 	if (extending->connects)
 		return lk__op_connect_look(&extending->op, 0, NULL) == LK__OP_WAITS
 			       ? LK__OP_WAITS
@@ -167,21 +173,19 @@ int lk__extend_one_look(struct lk__extending *extending)
 	return rc;
 }
 
-/* ---- from its begin to its end ---- */
-
 static int extending_step(struct lk__op *op)
 {
 	struct lk__extending *extending = (struct lk__extending *)op;
 	struct lk__entry *entry = extending->entry;
 	int rc;
 	if (extending->begun) {
-		rc = lk__entry_policy(entry)->extend_look(extending);
+		rc = extend_look(extending);
 	} else {
 		extending->begun = true;
 		rc = lk__extend_begin(entry, &extending->owner, extending->extension.lease_ms,
 				      &extending->extension, extending->error);
 		if (rc == 0)
-			rc = lk__entry_policy(entry)->extend(extending);
+			rc = extend_send(extending);
 	}
 	if (rc == LK__OP_WAITS)
 		return rc;

@@ -32,10 +32,6 @@ void lk__extend_init(struct lk__extending *extending, struct lk__entry *entry,
 int lk__extend_run(struct lk__entry *entry, struct lk__thread *thread,
 		   const struct lk__owner *owner, int64_t lease_ms, lk_error *error);
 
-/* At one node (see struct lk__policy). */
-int lk__extend_one(struct lk__extending *extending);
-int lk__extend_one_look(struct lk__extending *extending);
-
 /* ---- its parts, without the entry's mutex ---- */
 
 int lk__extend_begin(struct lk__entry *entry, const struct lk__owner *owner, int64_t lease_ms,

@@ -78,9 +78,20 @@ void lk__hold_free(struct lk__hold *hold)
 	free(hold);
 }
 
+/* A single server that has it no more has another's already: nothing of a promise is left to be
+ * kept. */
+static void release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
+{
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	if (quorum)
+		quorum->grants->release_unasked(entry, number, promised_ns);
+	else
+		lk__compensate_behind(entry, number);
+}
+
 void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
 {
-	lk__entry_policy(entry)->release_unasked(entry, number, 0);
+	release_unasked(entry, number, 0);
 }
 
 void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter)
@@ -214,8 +225,7 @@ static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
 	if (effects.lost)
 		hold_tell_loss(effects.lost);
 	if (effects.unasked)
-		lk__entry_policy(entry)->release_unasked(entry, effects.unasked,
-							 effects.promised_ns);
+		release_unasked(entry, effects.unasked, effects.promised_ns);
 	if (effects.watch) {
 		lk__ear_open(entry);
 		lk__watch_hold(entry, effects.now_ns);

@@ -215,7 +215,7 @@ bool lk__red_answered_under(const struct lk__op *op, struct lk__entry *entry)
 	return answered;
 }
 
-void lk__red_free(struct lk__entry *entry)
+static void entry_free(struct lk__entry *entry)
 {
 	red_free(lk__red_of(entry));
 	atomic_fetch_sub(&entry->client->quorums, 1);
@@ -282,7 +282,7 @@ static bool node_end_part(struct lk__red_node *node)
 	return unsure;
 }
 
-/* The part stays until then: see lk__red_release_unasked(). */
+/* The part stays until then: see red_release_unasked(). */
 static void node_keep_part(struct lk__red_node *node, bool unsure, int64_t until_ns,
 			   int64_t promised_ns, int64_t lease_ms)
 {
@@ -294,7 +294,7 @@ static void node_keep_part(struct lk__red_node *node, bool unsure, int64_t until
 	pthread_mutex_unlock(&member->mutex);
 }
 
-void lk__red_let_go(struct lk__entry *entry, uint64_t number)
+static void red_let_go(struct lk__entry *entry, uint64_t number)
 {
 	struct lk__red *red = lk__red_of(entry);
 	for (size_t i = 0; red->kept == number && i < red->count; i++) {
@@ -343,7 +343,7 @@ static void red_unjoin(struct lk__red_node *node)
  * empty have no vote yet, and with ours another would have a majority while the owner believes its
  * deadline.
  */
-void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
+static void red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
 {
 	struct lk__red *red = lk__red_of(entry);
 	bool promised = lk__now_ns() < promised_ns;
@@ -787,7 +787,14 @@ static int red_release_end(struct lk__nodes_call *call, bool waited, lk_error *e
 	return rc;
 }
 
-int lk__red_release(struct lk__releasing *releasing)
+static int red_release_look(struct lk__releasing *releasing)
+{
+	if (!lk__red_answered_under(&releasing->op, releasing->entry))
+		return LK__OP_WAITS;
+	return red_release_end(releasing->call, true, releasing->error);
+}
+
+static int red_release(struct lk__releasing *releasing)
 {
 	struct lk__op *op = &releasing->op;
 	releasing->call = red_release_begin(releasing->entry, op->thread, releasing->keep_ms,
@@ -797,14 +804,7 @@ int lk__red_release(struct lk__releasing *releasing)
 	if (releasing->no_wait)
 		return red_release_end(releasing->call, false, releasing->error);
 	lk__op_wait_nodes(op, releasing->call->fan_out, releasing->call->until_ns);
-	return lk__red_release_look(releasing);
-}
-
-int lk__red_release_look(struct lk__releasing *releasing)
-{
-	if (!lk__red_answered_under(&releasing->op, releasing->entry))
-		return LK__OP_WAITS;
-	return red_release_end(releasing->call, true, releasing->error);
+	return red_release_look(releasing);
 }
 
 /* ---- inspection ---- */
@@ -873,15 +873,25 @@ size_t lk__red_compensating_nodes(const struct lk__entry *entry,
 	return nodes;
 }
 
-bool lk__red_compensating(const struct lk__entry *entry)
+static bool red_compensating(const struct lk__entry *entry)
 {
 	struct lk__node *nodes[LK__RED_MAX];
 	return lk__red_compensating_nodes(entry, nodes) > 0;
 }
 
-bool lk__red_compensated(const struct lk__entry *entry)
+static bool red_compensated(const struct lk__entry *entry)
 {
 	const struct lk__red *red = lk__red_of(entry);
 	struct lk__node *nodes[LK__RED_MAX];
 	return red->count - lk__red_compensating_nodes(entry, nodes) >= red->majority;
 }
+
+const struct lk__quorum_grants lk__red_grants = {
+	.free = entry_free,
+	.release_unasked = red_release_unasked,
+	.let_go = red_let_go,
+	.compensating = red_compensating,
+	.compensated = red_compensated,
+	.release = red_release,
+	.release_look = red_release_look,
+};

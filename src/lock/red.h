@@ -111,24 +111,14 @@ bool lk__red_answered(const struct lk__op *op);
 /* As lk__red_answered(), for one who has the entry's mutex, which is given up meanwhile. */
 bool lk__red_answered_under(const struct lk__op *op, struct lk__entry *entry);
 
-/* The policy of a majority (lock/entry.h). */
-void lk__red_free(struct lk__entry *entry);
-void lk__red_let_go(struct lk__entry *entry, uint64_t number);
-void lk__red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
-bool lk__red_compensating(const struct lk__entry *entry);
-bool lk__red_compensated(const struct lk__entry *entry);
+/* What the three files do for an entry (lock/entry.h). */
+extern const struct lk__quorum_grants lk__red_grants;
+extern const struct lk__quorum_tries lk__red_tries;
+extern const struct lk__quorum_renewals lk__red_renewals;
+
 /* Which nodes may have something that nobody wants, and how many. */
 size_t lk__red_compensating_nodes(const struct lk__entry *entry,
 				  struct lk__node *nodes_out[LK__RED_MAX]);
-void lk__red_renew(struct lk__batch *batch);
-void lk__red_turn(struct lk__entry *entry);
-struct lk__conn *lk__red_route(struct lk__head *head);
-int lk__red_send(struct lk__head *head);
-int lk__red_send_look(struct lk__head *head);
-int lk__red_release(struct lk__releasing *releasing);
-int lk__red_release_look(struct lk__releasing *releasing);
-int lk__red_extend(struct lk__extending *extending);
-int lk__red_extend_look(struct lk__extending *extending);
 
 /* Releases on a node what was perhaps granted there under `number`; `unsure`: and again when no
  * copy of the try can run any more. The front's mutex may be held. */

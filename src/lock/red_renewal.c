@@ -322,7 +322,7 @@ static void renew(const struct lk__renewed *renewed)
 	round_leave(round);
 }
 
-void lk__red_renew(struct lk__batch *batch)
+static void red_renew(struct lk__batch *batch)
 {
 	assert(batch->count == 1);
 	renew(&batch->of[0]);
@@ -331,7 +331,7 @@ void lk__red_renew(struct lk__batch *batch)
 
 /* A node that is being connected to answers when that ends, which may take longer than the lease
  * lasts: the others are asked again without it. */
-void lk__red_turn(struct lk__entry *entry)
+static void red_turn(struct lk__entry *entry)
 {
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
@@ -467,7 +467,14 @@ static int extend_end(struct lk__nodes_call *call, lk_error *error)
 	return rc;
 }
 
-int lk__red_extend(struct lk__extending *extending)
+static int red_extend_look(struct lk__extending *extending)
+{
+	if (!lk__red_answered(&extending->op))
+		return LK__OP_WAITS;
+	return extend_end(extending->call, extending->error);
+}
+
+static int red_extend(struct lk__extending *extending)
 {
 	struct lk__op *op = &extending->op;
 	int rc = extend_begin(&extending->call, extending->entry, op->thread, &extending->extension,
@@ -475,12 +482,12 @@ int lk__red_extend(struct lk__extending *extending)
 	if (rc < 0)
 		return rc;
 	lk__op_wait_nodes(op, extending->call->fan_out, extending->call->until_ns);
-	return lk__red_extend_look(extending);
+	return red_extend_look(extending);
 }
 
-int lk__red_extend_look(struct lk__extending *extending)
-{
-	if (!lk__red_answered(&extending->op))
-		return LK__OP_WAITS;
-	return extend_end(extending->call, extending->error);
-}
+const struct lk__quorum_renewals lk__red_renewals = {
+	.renew = red_renew,
+	.turn = red_turn,
+	.extend = red_extend,
+	.extend_look = red_extend_look,
+};

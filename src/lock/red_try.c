@@ -646,29 +646,7 @@ static int try_end(struct lk__nodes_call *call, struct lk__attempt_event *event,
 	return rc;
 }
 
-/* Each node of a try connects on its own. */
-struct lk__conn *lk__red_route(struct lk__head *head)
-{
-	(void)head;
-	return NULL;
-}
-
-int lk__red_send(struct lk__head *head)
-{
-	struct lk__entry *entry = head->entry;
-	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
-	head->epoch = lk__entry_begin_try(entry);
-	head->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED};
-	lk__entry_try_begins(entry); /* the next step ends it, also where nothing is sent */
-	head->call = try_begin(entry, head->waiter, &head->event, head->error);
-	if (!head->call)
-		return 0;
-	head->wait = LK__HEAD_ANSWER;
-	lk__op_wait_nodes(head->op, head->call->fan_out, head->call->until_ns);
-	return lk__red_send_look(head);
-}
-
-int lk__red_send_look(struct lk__head *head)
+static int red_send_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	if (!lk__red_answered_under(head->op, entry) && !lk__head_gone(head))
@@ -681,3 +659,20 @@ int lk__red_send_look(struct lk__head *head)
 	}
 	return rc;
 }
+
+static int red_send(struct lk__head *head)
+{
+	struct lk__entry *entry = head->entry;
+	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
+	head->epoch = lk__entry_begin_try(entry);
+	head->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED};
+	lk__entry_try_begins(entry); /* the next step ends it, also where nothing is sent */
+	head->call = try_begin(entry, head->waiter, &head->event, head->error);
+	if (!head->call)
+		return 0;
+	head->wait = LK__HEAD_ANSWER;
+	lk__op_wait_nodes(head->op, head->call->fan_out, head->call->until_ns);
+	return red_send_look(head);
+}
+
+const struct lk__quorum_tries lk__red_tries = {.send = red_send, .send_look = red_send_look};

@@ -516,9 +516,13 @@ static struct lk__request *release_request(const struct lk__releasing *releasing
 	return NULL;
 }
 
-int lk__release_one(struct lk__releasing *releasing)
+/* The last count of a hold is given up. */
+static int release_last(struct lk__releasing *releasing)
 {
 	struct lk__entry *entry = releasing->entry;
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	if (quorum)
+		return quorum->grants->release(releasing);
 	assert(entry->hold && entry->hold->count == 0);
 	int64_t now_ns = lk__now_ns();
 	enum lk__pass pass = release_pass(releasing, now_ns);
@@ -532,8 +536,11 @@ int lk__release_one(struct lk__releasing *releasing)
 	return wire_begin(releasing, request);
 }
 
-int lk__release_one_look(struct lk__releasing *releasing)
+static int release_look(struct lk__releasing *releasing)
 {
+	const struct lk__quorum *quorum = lk__entry_quorum(releasing->entry);
+	if (quorum)
+		return quorum->grants->release_look(releasing);
 	return releasing->exchanges ? exchange_look(releasing) : wire_look(releasing);
 }
 
@@ -543,13 +550,15 @@ int lk__release_one_look(struct lk__releasing *releasing)
  * place of a leader, which has kept it until now. */
 static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 {
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	assert(hold->lost && hold->count > 0);
 	if (--hold->count > 0)
 		return LK_ELOST;
 	LL_DELETE(entry->lost, hold);
 	if (entry->target.recipe->flags & LK__ELECTS)
 		lk__entry_release_unasked(entry, hold->number);
-	lk__entry_policy(entry)->let_go(entry, hold->number);
+	if (quorum)
+		quorum->grants->let_go(entry, hold->number);
 	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
 	return LK_ELOST;
@@ -598,12 +607,12 @@ static int releasing_step(struct lk__op *op)
 	int rc;
 	pthread_mutex_lock(&entry->mutex);
 	if (releasing->begun) {
-		rc = lk__entry_policy(entry)->release_look(releasing);
+		rc = release_look(releasing);
 	} else {
 		releasing->begun = true;
 		rc = lk__release_count(entry, &releasing->owner, releasing->error);
 		if (rc == 1)
-			rc = lk__entry_policy(entry)->release(releasing);
+			rc = release_last(releasing);
 	}
 	pthread_mutex_unlock(&entry->mutex);
 	return rc;

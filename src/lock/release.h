@@ -69,10 +69,6 @@ int lk__release_abandon(struct lk__entry *entry, const struct lk__owner *owner, 
 
 /* All below with the entry's mutex held. */
 
-/* The last count of a hold on one node is given up (see struct lk__policy). */
-int lk__release_one(struct lk__releasing *releasing);
-int lk__release_one_look(struct lk__releasing *releasing);
-
 /* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
  * to be dropped and the lock freed, or kept from others; or a code (a lost hold is gone with its
  * last count). */

@@ -137,6 +137,8 @@ void lk__watch_renewed(const struct lk__renewed *renewed, int answer, int64_t se
 static const struct lk__trouble no_memory = {.code = LK_ENOMEM,
 					     .reason = "no memory to ask for it"};
 
+static void batch_send(struct lk__batch *batch);
+
 /* Each of them alone: some keys of a slot that moves are on the new node, and some are not. */
 static void batch_split(const struct lk__batch *batch)
 {
@@ -147,7 +149,7 @@ static void batch_split(const struct lk__batch *batch)
 			continue;
 		}
 		one->of[one->count++] = batch->of[i];
-		lk__watch_renew(one);
+		batch_send(one);
 	}
 }
 
@@ -184,8 +186,14 @@ static struct lk__looks *batch_looks(const struct lk__batch *batch)
 	return looks;
 }
 
-void lk__watch_renew(struct lk__batch *batch)
+/* Renews what is on one node by one script for all. */
+static void batch_send(struct lk__batch *batch)
 {
+	const struct lk__quorum *quorum = lk__entry_quorum(batch->of[0].entry);
+	if (quorum) {
+		quorum->renewals->renew(batch);
+		return;
+	}
 	struct lk__renewal renewals[LK__BATCH_MAX];
 	for (size_t i = 0; i < batch->count; i++)
 		renewals[i] = (struct lk__renewal){&batch->of[i].entry->target, batch->of[i].field,
@@ -356,11 +364,6 @@ static void watch_forget_lost(lk_client *client)
 	}
 }
 
-static void batch_send(struct lk__batch *batch)
-{
-	lk__entry_policy(batch->of[0].entry)->renew(batch);
-}
-
 static bool batch_takes(const struct lk__batch *batch, const struct lk__entry *entry)
 {
 	return batch->count < LK__BATCH_MAX && batch->slot == entry->target.slot &&
@@ -378,7 +381,8 @@ int64_t lk__watch_turn(lk_client *client)
 			batch_send(due.batch);
 			due.batch = NULL;
 		}
-		lk__entry_policy(entry)->turn(entry);
+		if (lk__entry_quorum(entry))
+			lk__entry_quorum(entry)->renewals->turn(entry);
 		pthread_mutex_lock(&entry->mutex);
 		watch_entry(entry, &due);
 		pthread_mutex_unlock(&entry->mutex);

@@ -40,9 +40,6 @@ struct lk__batch {
 	struct lk__renewed of[LK__BATCH_MAX];
 };
 
-/* Renews what is on one node: one script for all. */
-void lk__watch_renew(struct lk__batch *batch);
-
 /* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands, and `trouble` says
  * why. Told with the entry's mutex held; renewed: without, and the reference goes. */
 void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
