@@ -252,7 +252,7 @@ static bool look_fits(const redisReply *value, enum lk__look_type type)
 
 static int look_error(const struct lk__look *look, const redisReply *refused, lk_error *error)
 {
-	int code = lk__classify(refused->str);
+	int code = lk__refusal(refused->str).code;
 	return lk__fail(error, code == LK_EMAYBEHELD ? LK_EUNAVAILABLE : code,
 			"inspect on %.100s: %.300s", look->client->config->url, refused->str);
 }

@@ -636,7 +636,7 @@ static void channel_refused(struct lk__conn *conn, struct lk__channel *channel, 
 {
 	if (leaves || !channel->wanted)
 		return;
-	int code = lk__classify(reason);
+	int code = lk__refusal(reason).code;
 	channel->code = code == LK_EMAYBEHELD ? LK_EDENIED : code;
 	strncpy(channel->reason, reason, sizeof(channel->reason) - 1);
 	atomic_fetch_add_explicit(&conn->node->counters.unheard, 1, memory_order_relaxed);
@@ -662,7 +662,7 @@ static void channel_confirmed(struct lk__conn *conn, const redisReply *reply,
 		return; /* PING */
 	channel->unconfirmed--;
 	channel_forget_echoes(channel);
-	if (reply->type == REDIS_REPLY_ERROR && lk__classify_redirect(reply->str)) {
+	if (reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).redirects) {
 		channel_strays(conn, channel, after);
 	} else if (reply->type == REDIS_REPLY_ERROR) {
 		channel_refused(conn, channel, leaves, reply->str);

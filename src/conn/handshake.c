@@ -323,7 +323,7 @@ static int greeter_hello(struct lk__greeter *greeter, const redisReply *hello)
 /* Without it nothing would be granted: better no connection than grants that are all given back. */
 static int greeter_diskless(struct lk__greeter *greeter, const char *words)
 {
-	int code = lk__classify(words);
+	int code = lk__refusal(words).code;
 	return lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EREFUSED : code,
 			"%s: fsync_acks is %s, but the server cannot tell what is on its disk "
 			"(WAITAOF, since Redis 7.2): %.200s",
@@ -333,9 +333,9 @@ static int greeter_diskless(struct lk__greeter *greeter, const char *words)
 /* A Sentinel speaks the protocol too, but has hardly any of the commands of a server. */
 static int greeter_refused(struct lk__greeter *greeter, const char *verb, const char *words)
 {
-	int code = lk__classify(words);
+	int code = lk__refusal(words).code;
 	bool lacks = strncmp(words, "ERR unknown command", 19) == 0 && strcmp(verb, "TIME") == 0;
-	const char *hint = lacks ? LK__LIKE_SENTINEL : lk__classify_hint(words);
+	const char *hint = lacks ? LK__LIKE_SENTINEL : lk__refusal(words).hint;
 	const char *edge = code == LK_EAUTH ? lk__text_edge(greeter->config->password) : NULL;
 	return lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
 			"%s: %s: %.300s%s%s%s%s", greeter->config->url, verb, words,
@@ -347,7 +347,7 @@ static int greeter_take(struct lk__greeter *greeter, const redisReply *reply)
 {
 	const char *verb = greeter->verbs[greeter->answered];
 	if (reply->type == REDIS_REPLY_ERROR) {
-		int code = lk__classify(reply->str);
+		int code = lk__refusal(reply->str).code;
 		/* What stands first is the reason: the rest only follows from it. */
 		bool refused = code == LK_EAUTH || strncmp(reply->str, "ERR max number", 14) == 0;
 		if (strcmp(verb, "WAITAOF") == 0)

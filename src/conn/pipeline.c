@@ -405,7 +405,7 @@ void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
  */
 static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redisReply *reply)
 {
-	bool lost = reply->type == REDIS_REPLY_ERROR && lk__classify_unscripted(reply->str);
+	bool lost = reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).unscripted;
 	if (!lost || request->script == LK__NO_SCRIPT)
 		return false;
 	if (request->sent_ns >= conn->loaded_ns[request->script]) /* else it is on its way again */
@@ -421,7 +421,7 @@ static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redi
 /* A proxy refuses it in words of its own. */
 static void conn_loaded(struct lk__conn *conn, const redisReply *reply)
 {
-	int code = reply->type == REDIS_REPLY_ERROR ? lk__classify(reply->str) : 0;
+	int code = reply->type == REDIS_REPLY_ERROR ? lk__refusal(reply->str).code : 0;
 	conn->load_refused = code == LK_EDENIED || code == LK_EMAYBEHELD;
 }
 
@@ -452,7 +452,7 @@ static bool conn_demoted(struct lk__conn *conn, struct lk__request *request,
 			 const redisReply *reply, unsigned failures)
 {
 	struct lk__finder *finder = conn->node->finder;
-	if (reply->type != REDIS_REPLY_ERROR || !lk__classify_replica(reply->str))
+	if (reply->type != REDIS_REPLY_ERROR || !lk__refusal(reply->str).replica)
 		return false;
 	conn_drain(conn);
 	conn->proved = false; /* so that a server which says it is a master is not stormed */
@@ -470,7 +470,7 @@ static bool conn_demoted(struct lk__conn *conn, struct lk__request *request,
 
 static bool is_redirect(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ERROR && lk__classify_redirect(reply->str);
+	return reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).redirects;
 }
 
 /* The answer that says so; NULL: none does. All of a batch is about one slot, so it goes there as a
@@ -532,7 +532,7 @@ bool lk__request_is_parted(const struct lk__request *request)
 		return false;
 	if (request->batch)
 		return redirect_of(request, reply) != NULL;
-	return reply->type == REDIS_REPLY_ERROR && lk__classify_parted(reply->str);
+	return reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).parted;
 }
 
 /* Some of its keys have moved, and some have not: it has not run, and is sent again after a pause,
@@ -541,7 +541,7 @@ static bool conn_postponed(struct lk__conn *conn, struct lk__request *request,
 			   const redisReply *reply)
 {
 	if (!request->patient || request->batch || reply->type != REDIS_REPLY_ERROR ||
-	    !lk__classify_parted(reply->str) || !conn_postpone(conn, request))
+	    !lk__refusal(reply->str).parted || !conn_postpone(conn, request))
 		return false;
 	assert(request->sends > 0);
 	request->sends--;
@@ -591,22 +591,22 @@ static void conn_refused(struct lk__conn *conn, struct lk__request *request, con
 			 struct lk__deferred *after)
 {
 	char reason[sizeof(request->reason)];
-	int code = lk__classify(words), size = lk__classify_size(words);
+	const struct lk__refusal said = lk__refusal(words);
 	bool copied = request->sends > 1 && !request->question; /* that changes nothing */
-	bool vain = request->spelled_out && code == LK_EDENIED;
-	const char *hint = vain ? "SCRIPT LOAD is refused, too" : lk__classify_hint(words);
+	bool vain = request->spelled_out && said.code == LK_EDENIED;
+	const char *hint = vain ? "SCRIPT LOAD is refused, too" : said.hint;
 	if (vain) { /* the next call begins with SCRIPT LOAD: that right may have been given */
 		conn->load_refused = false;
 		conn_forget(conn, request->script);
 	}
-	request->lasting = lk__classify_lasting(words);
-	request->passing = lk__classify_passes(words);
-	request->ran = !copied && lk__classify_ran(words);
+	request->lasting = said.lasting;
+	request->passing = said.passes;
+	request->ran = !copied && said.ran;
 	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",
 		 copied ? "refused, but an earlier copy may have run: " : "",
-		 size < WORDS_MAX ? size : WORDS_MAX, words, *hint ? " (" : "", hint,
+		 said.size < WORDS_MAX ? said.size : WORDS_MAX, words, *hint ? " (" : "", hint,
 		 *hint ? ")" : "");
-	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : code, reason, after);
+	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : said.code, reason, after);
 }
 
 struct lk__request *lk__conn_answered(struct lk__conn *conn)

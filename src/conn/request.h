@@ -199,43 +199,27 @@ bool lk__words_batch(struct lk__request *batch, struct lk__words *words);
 
 /* ---- what a refusal means ---- */
 
-/* Error replies: what a server's refusal means. One table. */
+/* What an error reply of a server means. */
+struct lk__refusal {
+	int code; /* LK_EMAYBEHELD: it is not known, and the command may have run */
+	int size; /* of its words, without the place at their end: " script: <hash>, on …" */
+	const char *hint; /* to be shown with them, or "" */
+	/* It is an error of a command, or from inside a script, that is not known: the server will
+	 * give it again. One with a word of its own in place of ERR tells of a state, which may
+	 * pass. */
+	bool lasting;
+	/* A wait with a limit outlasts it, and one without is told at once (LK_EREFUSED): the
+	 * replicas that are missing come back, a save succeeds again. Not OOM: tries add to it. */
+	bool passes;
+	bool ran;        /* it comes from inside a script, which has run as far as that */
+	bool replica;    /* from a server that is one */
+	bool unscripted; /* the server has not the script of that SHA-1: nothing ran */
+	bool redirects;  /* another server of a cluster has the key: nothing ran */
+	/* Some keys of a script are there, the rest at another, while their slot moves: nothing
+	 * ran. */
+	bool parted;
+};
 
-/*
- * The code for an error reply's text. LK_EMAYBEHELD for one that is not known: the command may
- * have run. NOSCRIPT is LK_EUNAVAILABLE: nothing ran.
- */
-int lk__classify(const char *text);
-
-/* Tells whether it is an error of a command, or from inside a script, that is not known: the
- * server will give it again. One with a word of its own in place of ERR tells of a state, which
- * may pass. */
-bool lk__classify_lasting(const char *text);
-
-/* Tells whether the error comes from inside a script, which has run as far as that. */
-bool lk__classify_ran(const char *text);
-
-/* Tells whether a wait with a limit outlasts a refusal that is told at once (LK_EREFUSED) without
- * one: the replicas that are missing come back, a save succeeds again. Not OOM: tries add to it. */
-bool lk__classify_passes(const char *text);
-
-/* Tells whether a server refused because it is a replica. */
-bool lk__classify_replica(const char *text);
-
-/* Tells whether a server has not the script that was called by its SHA-1: nothing ran. */
-bool lk__classify_unscripted(const char *text);
-
-/* Tells whether a server of a cluster says that another has the key: nothing ran. */
-bool lk__classify_redirect(const char *text);
-
-/* Tells whether a server has some keys of a script, and another the rest, while their slot moves:
- * nothing ran. */
-bool lk__classify_parted(const char *text);
-
-/* A hint from such an answer at the server that gave it, or "". */
-const char *lk__classify_hint(const char *text);
-
-/* The size of its words, without the place in a script at their end: " script: <hash>, on …". */
-int lk__classify_size(const char *text);
+struct lk__refusal lk__refusal(const char *text);
 
 #endif

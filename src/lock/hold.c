@@ -391,7 +391,7 @@ static void trouble_fill(struct lk__trouble *trouble, struct lk__node *node, int
 /* A renewal without an answer leaves nothing unknown that the caller need know of. */
 static int code_of(const char *error)
 {
-	int code = lk__classify(error);
+	int code = lk__refusal(error).code;
 	return code == LK_EMAYBEHELD ? LK_EREFUSED : code;
 }
 

@@ -157,7 +157,7 @@ void lk__scout_fault(struct lk__peer *peer, int code, const char *reason)
 
 void lk__scout_refused(struct lk__peer *peer, const char *words)
 {
-	int code = lk__classify(words);
+	int code = lk__refusal(words).code;
 	if (code != LK_EAUTH || peer->code != LK_EAUTH)
 		lk__scout_fault(peer, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code, words);
 }

@@ -352,7 +352,7 @@ static void test_errors_from_inside_a_script(void **state)
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_int_equal(lk__classify(cases[i].text), cases[i].code);
+		assert_int_equal(lk__refusal(cases[i].text).code, cases[i].code);
 }
 
 static void test_a_check_is_stale_or_not(void **state)

@@ -105,7 +105,7 @@ static bool is_asked(const struct asker *asker, size_t at)
 
 static bool is_refusal(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ERROR && lk__classify(reply->str) == LK_EDENIED;
+	return reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).code == LK_EDENIED;
 }
 
 static bool is_about_record(const struct right *right)

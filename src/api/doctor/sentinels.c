@@ -44,7 +44,7 @@ static int sentinel_open(struct lk__asking *asking, struct lk_config *config)
 	redisReply *reply = lk__asking_hear(asking, &rc);
 	if (reply && is_error(reply)) {
 		snprintf(asking->reason, sizeof(asking->reason), "%.200s", reply->str);
-		rc = lk__classify(reply->str);
+		rc = lk__refusal(reply->str).code;
 	}
 	freeReplyObject(reply);
 	return rc < 0 ? rc : 0;
@@ -75,7 +75,7 @@ static int read_error(struct lk__facts *facts, struct lk__asking *asking, const 
 		      const char *text)
 {
 	static const char unknown[] = "ERR unknown command";
-	int code = lk__classify(text);
+	int code = lk__refusal(text).code;
 	if (strncmp(text, unknown, sizeof(unknown) - 1) == 0) {
 		snprintf(asking->reason, sizeof(asking->reason), "it is no sentinel: %.200s", text);
 		return LK_EREFUSED;

@@ -77,7 +77,7 @@ static size_t refusal_at(const char *text)
  * script (call to f_…): @user_script:3: @user_script: 3: -OOM …", or "…: @user_script:3: WRONGTYPE
  * …". ClauDB: "script:3 …".
  */
-static size_t refusal(const char *text)
+static size_t refusal_of(const char *text)
 {
 	if (strncmp(text, "script:", 7) == 0)
 		text += strcspn(text, " ") + (strchr(text, ' ') != NULL);
@@ -90,73 +90,43 @@ static size_t refusal(const char *text)
 	return found;
 }
 
-int lk__classify(const char *text)
-{
-	size_t at = refusal(text);
-	return at < REFUSAL_COUNT ? refusals[at].code : LK_EMAYBEHELD;
-}
-
-bool lk__classify_lasting(const char *text)
-{
-	return strncmp(text, "ERR ", 4) == 0 && refusal(text) == REFUSAL_COUNT;
-}
-
 /*
- * Servers up to 6 say it in front, later ones behind. An error that a script of ours passes on has
- * neither, but words of the server's for a call that it does not know, or does not allow there. A
- * proxy that answers in a server's place says none of these.
+ * Tells whether the error comes from inside a script. Servers up to 6 say it in front, later ones
+ * behind. An error that a script of ours passes on has neither, but words of the server's for a call
+ * that it does not know, or does not allow there. A proxy that answers in a server's place says none
+ * of these.
  */
-bool lk__classify_ran(const char *text)
+static bool has_run(const char *text, int size)
 {
 	return strstr(text, " from script") || strstr(text, " from Lua script") ||
-	       strncmp(text, "ERR Error running script (call to f_", 36) == 0 ||
-	       text[lk__classify_size(text)] != '\0';
+	       strncmp(text, "ERR Error running script (call to f_", 36) == 0 || text[size] != '\0';
 }
 
-static const char *refusal_prefix(const char *text)
-{
-	size_t at = refusal(text);
-	return at < REFUSAL_COUNT ? refusals[at].prefix : "";
-}
-
-bool lk__classify_passes(const char *text)
-{
-	size_t at = refusal(text);
-	return at < REFUSAL_COUNT && refusals[at].passes;
-}
-
-bool lk__classify_replica(const char *text)
-{
-	const char *prefix = refusal_prefix(text);
-	return strcmp(prefix, "READONLY") == 0 || strcmp(prefix, "MASTERDOWN") == 0;
-}
-
-bool lk__classify_unscripted(const char *text)
-{
-	const char *prefix = refusal_prefix(text);
-	return strcmp(prefix, "NOSCRIPT") == 0 || strcmp(prefix, "ERR NOSCRIPT") == 0;
-}
-
-bool lk__classify_redirect(const char *text)
-{
-	return strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
-}
-
-bool lk__classify_parted(const char *text)
-{
-	return strncmp(text, "TRYAGAIN", 8) == 0;
-}
-
-const char *lk__classify_hint(const char *text)
-{
-	size_t at = refusal(text);
-	return at < REFUSAL_COUNT && refusals[at].hint ? refusals[at].hint : "";
-}
-
-int lk__classify_size(const char *text)
+static int size_of(const char *text)
 {
 	const char *place = strstr(text, " script: ");
 	size_t hash = place ? strspn(place + 9, "0123456789abcdef") : 0;
 	bool ends = hash > 0 && strncmp(place + 9 + hash, ", on ", 5) == 0;
 	return (int)(ends ? (size_t)(place - text) : strlen(text));
+}
+
+struct lk__refusal lk__refusal(const char *text)
+{
+	size_t at = refusal_of(text);
+	bool known = at < REFUSAL_COUNT;
+	const char *prefix = known ? refusals[at].prefix : "";
+	int size = size_of(text);
+	return (struct lk__refusal){
+		.code = known ? refusals[at].code : LK_EMAYBEHELD,
+		.size = size,
+		.hint = known && refusals[at].hint ? refusals[at].hint : "",
+		.lasting = !known && strncmp(text, "ERR ", 4) == 0,
+		.passes = known && refusals[at].passes,
+		.ran = has_run(text, size),
+		.replica = strcmp(prefix, "READONLY") == 0 || strcmp(prefix, "MASTERDOWN") == 0,
+		.unscripted = strcmp(prefix, "NOSCRIPT") == 0 ||
+			      strcmp(prefix, "ERR NOSCRIPT") == 0,
+		.redirects = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0,
+		.parted = strncmp(text, "TRYAGAIN", 8) == 0,
+	};
 }

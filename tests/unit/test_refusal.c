@@ -88,49 +88,50 @@ static void test_refusals_of_replicas(void **state)
 		{"", false},
 	};
 	for (size_t i = 0; i < COUNT(said); i++)
-		assert_int_equal(lk__classify_replica(said[i].text), said[i].replica);
+		assert_int_equal(lk__refusal(said[i].text).replica, said[i].replica);
 }
 
 static void test_refusals_that_pass(void **state)
 {
 	(void)state;
-	assert_true(lk__classify_passes("NOREPLICAS Not enough good replicas to write."));
-	assert_true(lk__classify_passes(IN_6 "@user_script:3: @user_script: 3: -NOREPLICAS Not "
-					     "enough good replicas to write."));
-	assert_false(
-		lk__classify_passes("OOM command not allowed when used memory > 'maxmemory'."));
-	assert_true(lk__classify_passes("MISCONF Redis is configured to save RDB snapshots."));
-	assert_false(lk__classify_passes("ERR NOREPLICAS"));
-	assert_false(lk__classify_passes(""));
+	assert_true(lk__refusal("NOREPLICAS Not enough good replicas to write.").passes);
+	assert_true(lk__refusal(IN_6 "@user_script:3: @user_script: 3: -NOREPLICAS Not "
+				     "enough good replicas to write.")
+			    .passes);
+	assert_false(lk__refusal("OOM command not allowed when used memory > 'maxmemory'.").passes);
+	assert_true(lk__refusal("MISCONF Redis is configured to save RDB snapshots.").passes);
+	assert_false(lk__refusal("ERR NOREPLICAS").passes);
+	assert_false(lk__refusal("").passes);
 }
 
 /* Only what a script alone can meet: anything else may be said by who is in between. */
 static void test_errors_of_a_script_that_ran(void **state)
 {
 	(void)state;
-	assert_true(lk__classify_ran("ERR Unknown Redis command called from script script: "
-				     "58979fe84ca6c9aaff4f8b86d89341b02b65eab9, on "
-				     "@user_script:1."));
-	assert_true(lk__classify_ran(IN_6 "@user_script:7: user_script:7: attempt to index"));
-	assert_false(lk__classify_ran("ERR Error running script"));
-	assert_true(lk__classify_ran("ERR Unknown Redis command called from script"));
-	assert_true(lk__classify_ran("ERR Unknown Redis command called from Lua script"));
-	assert_false(lk__classify_ran("ERR unknown command 'HSET', with args beginning with: "));
-	assert_false(lk__classify_ran("ERR upstream failure, script: unknown, on proxy"));
-	assert_false(lk__classify_ran(""));
+	assert_true(lk__refusal("ERR Unknown Redis command called from script script: "
+				"58979fe84ca6c9aaff4f8b86d89341b02b65eab9, on "
+				"@user_script:1.")
+			    .ran);
+	assert_true(lk__refusal(IN_6 "@user_script:7: user_script:7: attempt to index").ran);
+	assert_false(lk__refusal("ERR Error running script").ran);
+	assert_true(lk__refusal("ERR Unknown Redis command called from script").ran);
+	assert_true(lk__refusal("ERR Unknown Redis command called from Lua script").ran);
+	assert_false(lk__refusal("ERR unknown command 'HSET', with args beginning with: ").ran);
+	assert_false(lk__refusal("ERR upstream failure, script: unknown, on proxy").ran);
+	assert_false(lk__refusal("").ran);
 }
 
 static void test_each_refusal(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		const char *hint = lk__classify_hint(rows[i].text);
+		const struct lk__refusal said = lk__refusal(rows[i].text);
 		print_message("%s\n", rows[i].text);
-		assert_int_equal(lk__classify(rows[i].text), rows[i].code);
+		assert_int_equal(said.code, rows[i].code);
 		if (rows[i].hint)
-			assert_non_null(strstr(hint, rows[i].hint));
+			assert_non_null(strstr(said.hint, rows[i].hint));
 		else
-			assert_string_equal(hint, "");
+			assert_string_equal(said.hint, "");
 	}
 }
 
