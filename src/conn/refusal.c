@@ -92,9 +92,9 @@ static size_t refusal_of(const char *text)
 
 /*
  * Tells whether the error comes from inside a script. Servers up to 6 say it in front, later ones
- * behind. An error that a script of ours passes on has neither, but words of the server's for a call
- * that it does not know, or does not allow there. A proxy that answers in a server's place says none
- * of these.
+ * behind. An error that a script of ours passes on has neither, but words of the server's for a
+ * call that it does not know, or does not allow there. A proxy that answers in a server's place
+ * says none of these.
  */
 static bool has_run(const char *text, int size)
 {

@@ -645,8 +645,8 @@ static void head_detached(struct lk__request *request)
 	lk__entry_unref(entry);
 }
 
-/* A try at one node: 0 with an event, or LK__OP_WAITS. While it is in flight the request has a reference of the
- * entry. */
+/* A try at one node: 0 with an event, or LK__OP_WAITS. While it is in flight the request has a
+ * reference of the entry. */
 static int head_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;

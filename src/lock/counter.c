@@ -10,10 +10,15 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "lock/compensation.h"
+#include "lock/hold.h"
 #include "lock/operation.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
 #include "sync/script.h"
+
+#define JUST_LOOK_MS 1 /* a lease that renews nothing */
+#define LOOKS_MAX 3    /* at those of ours, while one after the other is lost */
 
 /* ---- counters ---- */
 
@@ -202,6 +207,316 @@ static int count_read(const struct lk__entry *entry, const struct lk__request *r
 	return 0;
 }
 
+/* ---- another lease of a permit ---- */
+
+/* LK_ELOST: a permit of ours is. */
+static int lease_shorten(struct lk__permit_lease *lease)
+{
+	struct lk__entry *entry = lease->entry;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = entry->hold;
+	int64_t deadline_ns = hold ? lk__hold_deadline(hold) : LK__NEVER;
+	if (hold && now_ns < deadline_ns) {
+		int64_t end_ns = lk__lease_end_ns(now_ns, lease->lease_ms);
+		lease->was_watched = hold->watched;
+		lease->was_own_until_ns = hold->own_until_ns;
+		hold->watched = false;
+		hold->own_until_ns = end_ns < deadline_ns ? end_ns : deadline_ns;
+		lk__watch_hold(entry, now_ns);
+	} else if (hold) {
+		lk__entry_lose(entry, now_ns);
+	}
+	int rc = !entry->hold && entry->lost ? LK_ELOST : 0;
+	pthread_mutex_unlock(&entry->mutex);
+	return rc;
+}
+
+static int lease_lost(const struct lk__permit_lease *lease, lk_error *error)
+{
+	return lk__fail(error, LK_ELOST, "%s: %s was lost", lease->operation, lease->id);
+}
+
+/* The server may let the permit end with the new lease from now on: so do we. Each begin of 0 has
+ * its end. */
+static int lease_open(struct lk__permit_lease *lease, lk_error *error)
+{
+	int rc = lk__permit_entry(&lease->entry, lease->queue, lease->id);
+	if (rc < 0)
+		return lk__fail(error, rc, "%s: out of memory", lease->operation);
+	if (lease->entry && lease_shorten(lease) == LK_ELOST) {
+		lk__entry_unref(lease->entry);
+		return lease_lost(lease, error);
+	}
+	/* The server remembers the first copy that it ran, however often it is sent. */
+	lease->begun_ns = lk__now_ns();
+	return 0;
+}
+
+/* Sets a hold by the answer, `rc`. */
+static void lease_set(const struct lk__permit_lease *lease, struct lk__hold *hold, int rc)
+{
+	struct lk__entry *entry = hold->entry;
+	assert(entry == lease->entry);
+	if (rc == 0) {
+		hold->warned = false;
+		hold->lease_ms = entry->grant.lease_ms = lease->lease_ms;
+		hold->own_until_ns = lk__lease_end_ns(lease->begun_ns, lease->lease_ms);
+		entry->grant.valid_until_ns = hold->own_until_ns;
+	} else {
+		hold->watched = lease->was_watched;
+		hold->own_until_ns = lease->was_own_until_ns;
+	}
+	lk__watch_hold(entry, lk__now_ns());
+}
+
+/* A permit of ours that is not in use any more is lost; one that was lost meanwhile stays so. */
+static int lease_conclude(const struct lk__permit_lease *lease, int rc)
+{
+	struct lk__entry *entry = lease->entry;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	struct lk__hold *hold = entry->hold;
+	bool late = rc == 0 && hold && now_ns >= lk__hold_deadline(hold);
+	bool gone = hold && (late || rc == LK_ENOTOWNER);
+	if (gone && !entry->passing)
+		lk__entry_lose(entry, now_ns);
+	else if (hold)
+		lease_set(lease, hold, rc);
+	bool lost = !entry->hold && entry->lost && (rc == 0 || rc == LK_ENOTOWNER);
+	if (lost && rc == 0)
+		lk__entry_release_unasked(entry, entry->grant.number);
+	pthread_mutex_unlock(&entry->mutex);
+	return lost ? LK_ELOST : rc;
+}
+
+/* The change has ended with `rc` and, if that is 0, with this answer. Returns what its caller is
+ * told. */
+static int lease_close(struct lk__permit_lease *lease, int rc, int64_t answer, lk_error *error)
+{
+	if (rc == 0 && answer != 1)
+		rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			      lease->operation, lease->queue->name, lease->id);
+	if (!lease->entry)
+		return rc;
+	/* Where the server has it, or may have it, it is not ours beyond the shorter of the two. */
+	if (rc != LK_EMAYBEHELD && rc != LK_ENOTDURABLE)
+		rc = lease_conclude(lease, rc);
+	lk__entry_unref(lease->entry);
+	return rc == LK_ELOST ? lease_lost(lease, error) : rc;
+}
+
+/* ---- several permits that go back ---- */
+
+static int giving_fill(struct lk__giving *giving, const lk_permit *permits)
+{
+	giving->ids = calloc(giving->count, sizeof(*giving->ids));
+	giving->renewals = calloc(giving->count, sizeof(*giving->renewals));
+	int rc = giving->ids && giving->renewals ? 0 : LK_ENOMEM;
+	for (size_t i = 0; rc == 0 && i < giving->count; i++) {
+		struct lk__giving_part *part = &giving->part[i];
+		part->permit = permits[i];
+		rc = lk__permit_entry(&part->entry, giving->queue, part->permit.id);
+	}
+	return rc;
+}
+
+int lk__giving_new(struct lk__giving **giving_out, const struct lk__entry *queue,
+		   const lk_permit *permits, size_t count, const char *operation, lk_error *error)
+{
+	struct lk__giving *giving = calloc(1, sizeof(*giving) + count * sizeof(giving->part[0]));
+	int rc = LK_ENOMEM;
+	if (giving) {
+		giving->queue = queue;
+		giving->operation = operation;
+		giving->count = count;
+		rc = giving_fill(giving, permits);
+	}
+	if (rc == 0) {
+		*giving_out = giving;
+		return 0;
+	}
+	lk__giving_free(giving);
+	return lk__fail(error, rc, "%s: out of memory, nothing was done", operation);
+}
+
+void lk__giving_free(struct lk__giving *giving)
+{
+	if (!giving)
+		return;
+	for (size_t i = 0; i < giving->count; i++)
+		if (giving->part[i].entry)
+			lk__entry_unref(giving->part[i].entry);
+	free(giving->ids);
+	free(giving->renewals);
+	free(giving);
+}
+
+/* Tells whether one of ours is sent: what was lost is only given up. What is sent is nobody else's
+ * business until the answer is there: a renewal that finds nothing then tells no loss. */
+static bool part_pass(const struct lk__giving_part *part)
+{
+	struct lk__entry *entry = part->entry;
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	bool ended = entry->hold && now_ns >= lk__hold_deadline(entry->hold);
+	if (entry->hold && (part->gone || ended)) {
+		lk__entry_lose(entry, now_ns);
+		if (ended)
+			lk__entry_release_unasked(entry, entry->grant.number);
+	}
+	bool ours = entry->hold != NULL;
+	bool sends = ours || !entry->lost;
+	entry->passing = ours;
+	pthread_mutex_unlock(&entry->mutex);
+	return sends;
+}
+
+/* Nothing was done: the hold is as it was, and watched again. */
+static void part_stay(const struct lk__giving_part *part)
+{
+	struct lk__entry *entry = part->entry;
+	if (!entry)
+		return;
+	pthread_mutex_lock(&entry->mutex);
+	entry->passing = false;
+	if (entry->hold)
+		lk__watch_hold(entry, lk__now_ns());
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+/* To be sent, or LK_ENOMEM. */
+static int giving_ask(const struct lk__giving *giving, struct lk__request *request,
+		      struct lk__request **request_out, lk_error *error)
+{
+	if (!request)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", giving->operation);
+	*request_out = request;
+	return 1;
+}
+
+/* Sends what is not lost. */
+static int giving_send(struct lk__giving *giving, struct lk__request **request_out, lk_error *error)
+{
+	giving->looking = false;
+	giving->sent = giving->ours = 0;
+	for (size_t i = 0; i < giving->count; i++) {
+		struct lk__giving_part *part = &giving->part[i];
+		part->sends = !part->entry || part_pass(part);
+		if (!part->sends)
+			continue;
+		lk__permit_bytes(part->permit.id, giving->ids[giving->sent++]);
+		giving->ours += part->entry != NULL;
+	}
+	assert(giving->ours <= giving->sent && giving->sent <= giving->count);
+	if (giving->sent == 0)
+		return 0;
+	struct lk__request *request = lk__permits_release(&giving->queue->target, giving->ids[0],
+							  giving->sent);
+	if (request)
+		request->durable = LK__DURABLE_WHOLLY;
+	return giving_ask(giving, request, request_out, error);
+}
+
+/* Asks which of ours are in use still. */
+static int giving_look(struct lk__giving *giving, struct lk__request **request_out, lk_error *error)
+{
+	size_t asked = 0;
+	for (size_t i = 0; i < giving->count; i++) {
+		struct lk__giving_part *part = &giving->part[i];
+		if (part->entry && part->sends)
+			giving->renewals[asked++] = (struct lk__renewal){
+				&part->entry->target, part->permit.id, JUST_LOOK_MS};
+	}
+	assert(asked > 0 && asked == giving->ours && giving->looks < LOOKS_MAX);
+	giving->looking = true;
+	giving->looks++;
+	return giving_ask(giving, lk__permit_recipe.renew(giving->renewals, asked), request_out,
+			  error);
+}
+
+static int giving_uncertain(const struct lk__giving *giving, lk_error *error)
+{
+	return lk__fail(error, LK_EMAYBEHELD,
+			"%s \"%.100s\": sent twice; the effect of the first copy is unknown",
+			giving->operation, giving->queue->name);
+}
+
+static int giving_unknown(const struct lk__giving *giving, lk_error *error)
+{
+	return lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use", giving->operation,
+			giving->queue->name,
+			giving->count == 1 ? giving->part[0].permit.id : "one of the permits");
+}
+
+/* Reads the answer to the release. If one is not in use, it has done nothing, or its first copy has
+ * done all. */
+static int giving_released(struct lk__giving *giving, const struct lk__request *answer,
+			   struct lk__request **request_out, lk_error *error)
+{
+	assert(!giving->looking && giving->sent > 0);
+	giving->repeated |= answer->sends > 1;
+	if (answer->reply->type != REDIS_REPLY_NIL)
+		return 0;
+	if (giving->ours > 0 && giving->looks < LOOKS_MAX)
+		return giving_look(giving, request_out, error);
+	if (giving->repeated && giving->ours == 0)
+		return giving->sent == 1 ? 0 : giving_uncertain(giving, error);
+	return giving_unknown(giving, error);
+}
+
+/* Ours that are not in use are lost, and do not keep the others back: these are sent again. But if
+ * all of ours are gone after two copies, the first one has freed them. */
+static int giving_looked(struct lk__giving *giving, const struct lk__request *answer,
+			 struct lk__request **request_out, lk_error *error)
+{
+	size_t at = 0, gone = 0;
+	for (size_t i = 0; i < giving->count; i++) {
+		struct lk__giving_part *part = &giving->part[i];
+		if (!part->entry || !part->sends)
+			continue;
+		part->gone = lk__reply_renewed(answer, giving->ours, at++) == 0;
+		gone += part->gone;
+	}
+	assert(giving->looking && at == giving->ours);
+	if (gone == 0)
+		return giving_unknown(giving, error);
+	if (giving->repeated && gone == giving->ours)
+		return 0;
+	return giving_send(giving, request_out, error);
+}
+
+/* Goes on after the request was answered, or has ended with `rc`: 1 with the next one, 0: none is
+ * needed, or a code. */
+static int giving_next(struct lk__giving *giving, int rc, const struct lk__request *answer,
+		       struct lk__request **request_out, lk_error *error)
+{
+	assert(rc < 0 || (rc == 0 && answer && answer->reply));
+	if (rc == 0)
+		rc = giving->looking ? giving_looked(giving, answer, request_out, error)
+				     : giving_released(giving, answer, request_out, error);
+	bool no_look = rc < 0 && rc != LK_ENOTOWNER && giving->looking;
+	return no_look && giving->repeated ? giving_uncertain(giving, error) : rc;
+}
+
+/* It is over, with 0 or a code. Returns what the caller is told. */
+static int giving_end(struct lk__giving *giving, int rc, lk_error *error)
+{
+	assert(rc <= 0);
+	bool unsure = rc == LK_EMAYBEHELD || rc == LK_ENOTDURABLE;
+	for (size_t i = 0; i < giving->count; i++) {
+		if (rc == 0 || unsure)
+			lk__permit_drop(giving->part[i].entry, unsure, giving->begun_ns);
+		else
+			part_stay(&giving->part[i]);
+	}
+	if (rc == 0 && giving->sent < giving->count)
+		return lk__fail(error, LK_ELOST, "%s \"%.100s\": %zu of %zu were lost before",
+				giving->operation, giving->queue->name,
+				giving->count - giving->sent, giving->count);
+	return rc;
+}
+
 /* ---- the operation ---- */
 
 static bool changes(const struct lk__counting *counting)
@@ -237,7 +552,8 @@ static int give_begin(struct lk__counting *counting)
 {
 	struct lk__request *request;
 	counting->until_ns = lk__counter_until_ns(counting->counter->entry);
-	int rc = lk__giving_begin(counting->giving, &request, counting->error);
+	counting->giving->begun_ns = lk__now_ns();
+	int rc = giving_send(counting->giving, &request, counting->error);
 	return rc == 1 ? ask_send(counting, request) : rc;
 }
 
@@ -245,7 +561,7 @@ static int give_begin(struct lk__counting *counting)
 static int give_next(struct lk__counting *counting, int rc, const struct lk__request *answer)
 {
 	struct lk__request *request;
-	rc = lk__giving_next(counting->giving, rc, answer, &request, counting->error);
+	rc = giving_next(counting->giving, rc, answer, &request, counting->error);
 	return rc == 1 ? ask_send(counting, request) : rc;
 }
 
@@ -312,7 +628,7 @@ static int counting_begin(struct lk__counting *counting)
 /* 0, or a code, and there is nothing to end. */
 static int lease_begin(struct lk__counting *counting)
 {
-	int rc = lk__permit_lease_begin(&counting->lease, counting->error);
+	int rc = lease_open(&counting->lease, counting->error);
 	if (rc < 0)
 		return rc;
 	struct lk__change change = {.request = lk__permits_update,
@@ -327,15 +643,14 @@ static int counting_end(struct lk__counting *counting, int rc)
 {
 	assert(rc <= 0);
 	if (counting->way == LK__COUNTING_GIVE)
-		return lk__giving_end(counting->giving, rc, counting->error);
+		return giving_end(counting->giving, rc, counting->error);
 	if (!changes(counting))
 		return rc;
 	rc = change_end(&counting->changing, rc, counting->error);
 	counting->answer = counting->changing.answer;
 	return counting->way == LK__COUNTING_CHANGE
 		       ? rc
-		       : lk__permit_lease_end(&counting->lease, rc, counting->answer,
-					      counting->error);
+		       : lease_close(&counting->lease, rc, counting->answer, counting->error);
 }
 
 static int counting_step(struct lk__op *op)

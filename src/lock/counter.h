@@ -42,8 +42,6 @@ int lk__counter_waited(const struct lk__entry *entry, int64_t count, int rc, lk_
  *     ▲ │ one of them is not in use
  *     │ ▼
  *    look: which of ours are gone? These are lost, and the others are sent again
- *
- * Here are the parts; the operation below waits for the answers between. All without a mutex held.
  */
 
 struct lk__giving_part {
@@ -72,14 +70,17 @@ int lk__giving_new(struct lk__giving **giving_out, const struct lk__entry *queue
 		   const lk_permit *permits, size_t count, const char *operation, lk_error *error);
 void lk__giving_free(struct lk__giving *giving);
 
-/* Begins: 1 with a request to be sent, 0: nothing needs to be, or a code. Next, after that request
- * was answered, or ended with `rc` and is NULL: the same. The request stays the caller's. */
-int lk__giving_begin(struct lk__giving *giving, struct lk__request **request_out, lk_error *error);
-int lk__giving_next(struct lk__giving *giving, int rc, const struct lk__request *answer,
-		    struct lk__request **request_out, lk_error *error);
-
-/* It is over, with 0 or a code. Each begin has its end. Returns what the caller is told. */
-int lk__giving_end(struct lk__giving *giving, int rc, lk_error *error);
+/* A change of the lease of a permit. */
+struct lk__permit_lease {
+	const struct lk__entry *queue;
+	const char *operation; /* a constant */
+	char id[LK_PERMIT_ID_SIZE];
+	int64_t lease_ms;
+	struct lk__entry *entry; /* of the permit, with a reference; NULL: another's */
+	int64_t begun_ns;
+	bool was_watched; /* what a hold of ours was before */
+	int64_t was_own_until_ns;
+};
 
 /* ---- the operation ---- */
 

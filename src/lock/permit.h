@@ -39,23 +39,9 @@ int64_t lk__permits_deadline_ns(const struct lk__permits_taken *taken);
 /* Whatever is left of the permit goes back, with a release that nobody waits for. */
 void lk__permit_give_up(struct lk__entry *entry);
 
-/* A change of the lease of a permit, in parts. */
-struct lk__permit_lease {
-	const struct lk__entry *queue;
-	const char *operation; /* a constant */
-	char id[LK_PERMIT_ID_SIZE];
-	int64_t lease_ms;
-	struct lk__entry *entry; /* of the permit, with a reference; NULL: another's */
-	int64_t begun_ns;
-	bool was_watched; /* what a hold of ours was before */
-	int64_t was_own_until_ns;
-};
-
-/* The server may let the permit end with the new lease from now on: so do we. The first four are
- * set, the rest is zero. Each begin of 0 has its end. */
-int lk__permit_lease_begin(struct lk__permit_lease *lease, lk_error *error);
-/* The change has ended with `rc` and, if that is 0, with this answer. Returns what its caller is
- * told. */
-int lk__permit_lease_end(struct lk__permit_lease *lease, int rc, int64_t answer, lk_error *error);
+/* The hold of a permit, if there is one, goes without a word to the server, to which that was said
+ * at `begun_ns`, or later: a copy of its acquire may have run behind it. `compensate`: it may be
+ * held there still. `entry` may be NULL. */
+void lk__permit_drop(struct lk__entry *entry, bool compensate, int64_t begun_ns);
 
 #endif
