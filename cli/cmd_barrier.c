@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "message.h"
+#include "other_kind.h"
 #include "session.h"
 #include "signals.h"
 
@@ -68,8 +69,9 @@ static int barrier_wait(const struct session *session, lk_barrier *barrier, lk_c
 	signals_take(cancel);
 	if (lk_barrier_await(barrier, wait_ms, cancel, &generation, &error)) {
 		if (error.code != LK_ETIMEDOUT && error.code != LK_EBUSY)
-			return error.code == LK_ECANCELLED ? EXIT_SIGNAL_BASE
-							   : trouble_library(&error);
+			return error.code == LK_ECANCELLED
+				       ? EXIT_SIGNAL_BASE
+				       : trouble_name(session->client, name, &kind_barrier, &error);
 		message("%s: others have not come", name);
 		return EXIT_NOT_ACQUIRED;
 	}

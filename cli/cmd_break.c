@@ -65,7 +65,8 @@ static void deletions_print(const struct session *session, const struct views *v
 
 static void question_print(const struct session *session, const struct views *views)
 {
-	const char *before = " is held by ";
+	const char *before = is_barrier(&views->of[0].info) ? " is a barrier, with "
+							    : " is held by ";
 	escape_print(stderr, session->argv[0], strlen(session->argv[0]));
 	for (size_t at = 0; at < views->count; at++) {
 		const lk_lock_info *info = &views->of[at].info;
@@ -78,7 +79,10 @@ static void question_print(const struct session *session, const struct views *vi
 			escape_print(stderr, node ? node : "", node ? strlen(node) : 0);
 		}
 	}
-	fputs(". Its holder continues until it notices. Break it? [y/N] ", stderr);
+	fputs(is_barrier(&views->of[0].info)
+		      ? ". Those inside continue until they notice. Break it? [y/N] "
+		      : ". Its holder continues until it notices. Break it? [y/N] ",
+	      stderr);
 }
 
 /* 0 when the user agrees (or there is nothing to break), else an exit code. */
@@ -104,15 +108,16 @@ static int is_there(const lk_lock_info *info)
 	return info->holder_count > 0 || info->waiter_count > 0 || info->is_counter;
 }
 
-/* Tells whether it is freed as its own library does: a string, unless --notify says otherwise. */
-static int is_of_others(const lk_lock_info *info)
+/* Tells whether it is freed by what it is found to be, and not as a kind of lock: a string of
+ * another library as that library does, unless --notify says otherwise. */
+static int is_freed_as_found(const lk_lock_info *info)
 {
 	const struct lock_kind *kind = kind_of(info);
-	return strcmp(info->type, FOREIGN_LOCK) == 0 ||
+	return is_barrier(info) || strcmp(info->type, FOREIGN_LOCK) == 0 ||
 	       (kind && kind->option == OPTION_PLAIN && info->looks_like && !kind_notifies());
 }
 
-static int foreign_break(lk_client *client, const char *name, size_t name_size, lk_error *error)
+static int found_break(lk_client *client, const char *name, size_t name_size, lk_error *error)
 {
 	lk_scan *scan = NULL;
 	int result = lk_scan_new(&scan, client, NULL, error);
@@ -129,8 +134,8 @@ int lock_break(lk_client *client, const char *name, size_t name_size, const lk_l
 	const struct lock_kind *kind = kind_of(info);
 	if (!is_there(info))
 		return 0;
-	if (is_of_others(info)) {
-		int freed = foreign_break(client, name, name_size, error);
+	if (is_freed_as_found(info)) {
+		int freed = found_break(client, name, name_size, error);
 		if (!kind || freed != LK_EINVAL) /* else it is another kind by now */
 			return freed;
 	}
@@ -159,7 +164,7 @@ static int break_and_say(const struct session *session, const lk_lock_info *info
 		return code;
 	}
 	if (result == 0)
-		message("%s was not locked", name);
+		message(is_barrier(info) ? "nobody stood at %s" : "%s was not locked", name);
 	else
 		session_did(session, "broke", name);
 	return 0;

@@ -8,18 +8,19 @@
 #include "escape.h"
 #include "exit_code.h"
 #include "inspect_json.h"
+#include "kind.h"
 #include "message.h"
 #include "owner.h"
 #include "session.h"
 #include "views.h"
 
-static void holder_print(lk_scan *scan, const lk_holder *holder)
+/* `since_ms`: 0: not known, or no time of a holder's own. */
+static void holder_print(lk_scan *scan, const lk_holder *holder, int64_t since_ms)
 {
 	static const char *const roles[] = {
-		[LK_HOLDER_OWNER] = "holder",
-		[LK_HOLDER_READER] = "reader",
-		[LK_HOLDER_WRITER] = "writer",
-		[LK_HOLDER_PERMIT] = "permit",
+		[LK_HOLDER_OWNER] = "holder",  [LK_HOLDER_READER] = "reader",
+		[LK_HOLDER_WRITER] = "writer", [LK_HOLDER_PERMIT] = "permit",
+		[LK_HOLDER_WAITS] = "waits",   [LK_HOLDER_INSIDE] = "inside",
 	};
 	printf("%s: ", roles[holder->role]);
 	char who[OWNER_TEXT_SIZE];
@@ -27,9 +28,14 @@ static void holder_print(lk_scan *scan, const lk_holder *holder)
 	owner_text(scan, holder->field, holder->field_size, who, sizeof(who));
 	fputs("\nclient: ", stdout);
 	escape_print(stdout, who, strlen(who));
-	if (holder->role != LK_HOLDER_PERMIT)
+	if (holder->role < LK_HOLDER_PERMIT)
 		printf("\nholds: %" PRId64, holder->hold_count);
-	if (holder->role == LK_HOLDER_READER || holder->role == LK_HOLDER_PERMIT)
+	if (since_ms) {
+		char since[OWNER_TIME_SIZE];
+		owner_time_text(since_ms, since);
+		printf("\nsince: %s", since);
+	}
+	if (holder->role == LK_HOLDER_READER || holder->role >= LK_HOLDER_PERMIT)
 		printf("\nends in ms: %" PRId64, holder->ttl_ms);
 	putchar('\n');
 }
@@ -44,6 +50,24 @@ static void permits_print(const lk_lock_info *info)
 		       info->count + used, info->count, least, used);
 }
 
+static void state_print(const lk_lock_info *info)
+{
+	size_t inside = 0;
+	if (info->is_counter) {
+		printf("count: %" PRId64 "\n", info->count);
+		return;
+	}
+	if (!is_barrier(info)) {
+		printf("state: %s\n", info->holder_count ? "locked" : "free");
+		return;
+	}
+	for (size_t i = 0; i < info->holder_count; i++)
+		inside += info->holders[i].role == LK_HOLDER_INSIDE;
+	printf("state: %zu waiting, %zu inside\n", info->holder_count - inside, inside);
+	if (info->parties)
+		printf("parties: %" PRId64 "\n", info->parties);
+}
+
 static void info_print(lk_scan *scan, const lk_lock_info *info)
 {
 	fputs("name: ", stdout);
@@ -56,19 +80,17 @@ static void info_print(lk_scan *scan, const lk_lock_info *info)
 	}
 	if (info->may_be_data)
 		puts("it may be data, and no lock");
-	if (info->is_counter)
-		printf("count: %" PRId64 "\n", info->count);
-	else
-		printf("state: %s\n", info->holder_count ? "locked" : "free");
+	state_print(info);
 	permits_print(info);
 	for (size_t i = 0; i < info->holder_count; i++)
-		holder_print(scan, &info->holders[i]);
+		holder_print(scan, &info->holders[i], info->since_ms ? info->since_ms[i] : 0);
 	if (info->fence)
-		printf("newest token: %" PRIu64 "\n", info->fence);
-	if (info->holder_count || info->is_counter)
+		printf("newest %s: %" PRIu64 "\n", is_barrier(info) ? "generation" : "token",
+		       info->fence);
+	if (!is_barrier(info) && (info->holder_count || info->is_counter))
 		printf("ttl_ms: %" PRId64 "\n", info->ttl_ms);
 	for (size_t i = 0; i < info->waiter_count; i++) {
-		printf("waiter %zu: ", i + 1);
+		printf(is_barrier(info) ? "has left %zu: " : "waiter %zu: ", i + 1);
 		char who[OWNER_TEXT_SIZE];
 		escape_print(stdout, info->waiters[i].field, info->waiters[i].field_size);
 		owner_text(scan, info->waiters[i].field, info->waiters[i].field_size, who,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "escape.h"
+#include "kind.h"
 #include "message.h"
 #include "owner.h"
 
@@ -55,19 +56,22 @@ static json_t *known(int is_known, int64_t number)
 	return is_known ? json_integer(number) : json_null();
 }
 
-static json_t *holder_json(lk_scan *scan, const lk_holder *holder)
+static json_t *holder_json(lk_scan *scan, const lk_lock_info *info, size_t index)
 {
+	const lk_holder *holder = &info->holders[index];
+	int64_t since_ms = info->since_ms ? info->since_ms[index] : 0;
 	static const char *const roles[] = {
-		[LK_HOLDER_OWNER] = "owner",
-		[LK_HOLDER_READER] = "reader",
-		[LK_HOLDER_WRITER] = "writer",
-		[LK_HOLDER_PERMIT] = "permit",
+		[LK_HOLDER_OWNER] = "owner",   [LK_HOLDER_READER] = "reader",
+		[LK_HOLDER_WRITER] = "writer", [LK_HOLDER_PERMIT] = "permit",
+		[LK_HOLDER_WAITS] = "waits",   [LK_HOLDER_INSIDE] = "inside",
 	};
 	json_t *object = json_object();
 	if (bytes_set(object, "owner", "owner_hex", holder->field, holder->field_size) == 0 &&
 	    value_set(object, "hold_count", json_integer(holder->hold_count)) == 0 &&
 	    value_set(object, "role", json_string(roles[holder->role])) == 0 &&
 	    value_set(object, "ttl_ms", json_integer(holder->ttl_ms)) == 0 &&
+	    (!info->since_ms ||
+	     value_set(object, "since_ms", known(since_ms > 0, since_ms)) == 0) &&
 	    value_set(object, "client", owner_json(scan, holder->field, holder->field_size)) == 0)
 		return object;
 	json_decref(object);
@@ -88,7 +92,7 @@ static json_t *holders_json(lk_scan *scan, const lk_lock_info *info)
 {
 	json_t *array = json_array();
 	for (size_t i = 0; i < info->holder_count; i++) {
-		if (json_array_append_new(array, holder_json(scan, &info->holders[i]))) {
+		if (json_array_append_new(array, holder_json(scan, info, i))) {
 			json_decref(array);
 			return NULL;
 		}
@@ -124,6 +128,8 @@ json_t *inspect_json(lk_scan *scan, const lk_lock_info *info)
 	    value_set(object, "ttl_ms", known(there, info->ttl_ms)) == 0 &&
 	    value_set(object, "count", known(info->is_counter, info->count)) == 0 &&
 	    value_set(object, "fence", known(info->fence > 0, (int64_t)info->fence)) == 0 &&
+	    (!is_barrier(info) ||
+	     value_set(object, "parties", known(info->parties > 0, info->parties)) == 0) &&
 	    value_set(object, "waiting_clients", json_integer(info->waiting_clients)) == 0)
 		return object;
 	json_decref(object);

@@ -62,6 +62,7 @@ int kind_polls_in_vain(const struct lock_kind *kind, int several)
 }
 
 const struct lock_kind kind_default = {0, "", lk_lock_new};
+const struct lock_kind kind_barrier = {0, "barrier", NULL};
 
 static const struct lock_kind kinds[] = {
 	{OPTION_FAIR, "fair", lk_fair_lock_new}, {OPTION_FENCE, "fence", make_fenced},
@@ -120,7 +121,8 @@ int kind_notifies_in_vain(const struct lock_kind *kind)
 
 const struct lock_kind *kind_of(const lk_lock_info *info)
 {
-	if (info->is_counter || strncmp(info->type, "foreign", strlen("foreign")) == 0)
+	if (info->is_counter || is_barrier(info) ||
+	    strncmp(info->type, "foreign", strlen("foreign")) == 0)
 		return NULL;
 	if (strcmp(info->type, "fair lock") == 0)
 		return kind_by_option(OPTION_FAIR);

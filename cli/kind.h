@@ -4,6 +4,7 @@
 #define CLI_KIND_H
 
 #include <stddef.h>
+#include <string.h>
 
 #include <lockkeeper.h>
 
@@ -17,6 +18,9 @@ struct lock_kind {
 };
 
 extern const struct lock_kind kind_default;
+
+/* What is no lock, where it stands in the way of one. */
+extern const struct lock_kind kind_barrier;
 
 struct command;
 /* The two sides of a read/write lock prefer writers: readers stand back while one waits. Those of
@@ -45,6 +49,11 @@ void kind_notify(const char *notify);
 /* Tells whether --notify was given; and whether for a kind that has no such thing. */
 int kind_notifies(void);
 int kind_notifies_in_vain(const struct lock_kind *kind);
+
+static inline int is_barrier(const lk_lock_info *info)
+{
+	return strcmp(info->type, "barrier") == 0;
+}
 
 /* The kind of lock that was found under a name; NULL when nobody can be said to hold it. */
 const struct lock_kind *kind_of(const lk_lock_info *info);

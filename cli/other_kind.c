@@ -7,12 +7,14 @@
 #include "options.h"
 
 /* Kinds with the same data, which one call takes for another's hold. */
-enum family { COUNTER, REENTRANT, SIDES, PLAIN };
+enum family { COUNTER, REENTRANT, SIDES, PLAIN, BARRIER };
 
 static enum family family_of(const struct lock_kind *kind)
 {
 	if (!kind)
 		return COUNTER;
+	if (kind == &kind_barrier)
+		return BARRIER;
 	if (kind->option == OPTION_SHARED || kind->option == OPTION_EXCLUSIVE)
 		return SIDES;
 	return kind->option == OPTION_PLAIN ? PLAIN : REENTRANT;
@@ -51,9 +53,12 @@ int other_kind_say(lk_client *client, const char *name, const struct lock_kind *
 			library_text(&error));
 		said = 1;
 	} else if (result == 0 && (info.holder_count > 0 || info.is_counter)) {
-		enum family family = family_of(kind_of(&info));
+		const struct lock_kind *kind = is_barrier(&info) ? &kind_barrier : kind_of(&info);
+		enum family family = family_of(kind);
 		said = family != family_of(wanted);
-		if (said && family == COUNTER)
+		if (said && family == BARRIER)
+			message("%s is a barrier, at which others stand", name);
+		else if (said && family == COUNTER)
 			counter_say(name, &info);
 		else if (said)
 			lock_say(name, &info, family);

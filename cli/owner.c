@@ -8,16 +8,15 @@
 
 #include "escape.h"
 
-#define TIME_SIZE 32
 #define ANOTHER_CLIENT "another client"
 
-static void time_text(int64_t ms, char text_out[TIME_SIZE])
+void owner_time_text(int64_t ms, char text_out[OWNER_TIME_SIZE])
 {
 	time_t seconds = (time_t)(ms / 1000);
 	struct tm local;
 	if (!localtime_r(&seconds, &local) ||
-	    strftime(text_out, TIME_SIZE, "%Y-%m-%d %H:%M:%S", &local) == 0)
-		snprintf(text_out, TIME_SIZE, "?");
+	    strftime(text_out, OWNER_TIME_SIZE, "%Y-%m-%d %H:%M:%S", &local) == 0)
+		snprintf(text_out, OWNER_TIME_SIZE, "?");
 }
 
 int owner_is_kept(const char *field, size_t field_size)
@@ -29,13 +28,13 @@ int owner_is_kept(const char *field, size_t field_size)
 void owner_info_text(const lk_owner_info *owner, const char *field, size_t field_size,
 		     char *text_out, size_t size)
 {
-	char since[TIME_SIZE];
+	char since[OWNER_TIME_SIZE];
 	const char *kept = owner_is_kept(field, field_size) ? "kept by " : "";
 	if (!owner) {
 		snprintf(text_out, size, "%s" ANOTHER_CLIENT, kept);
 		return;
 	}
-	time_text(owner->since_ms, since);
+	owner_time_text(owner->since_ms, since);
 	int used = snprintf(text_out, size, "%s%s%spid %" PRId64 " on %s", kept, owner->program,
 			    *owner->program ? ", " : "", owner->pid, owner->host);
 	if (used >= 0 && (size_t)used < size)

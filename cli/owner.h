@@ -5,10 +5,15 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <lockkeeper/inspect.h>
 
 #define OWNER_TEXT_SIZE 960
+#define OWNER_TIME_SIZE 32
+
+/* A time in the user's zone, of ms since 1970: "2026-11-22 10:03:11". */
+void owner_time_text(int64_t ms, char text_out[OWNER_TIME_SIZE]);
 
 /* "pg_dump, pid 123 on db1 (user postgres), since 2026-11-22 10:03:11"; or "another client". The
  * client's note stands behind it: ", note: release 4711". With "kept by" before it where the lock

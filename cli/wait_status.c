@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "error_text.h"
+#include "kind.h"
 #include "escape.h"
 #include "message.h"
 #include "outer.h"
@@ -117,6 +118,10 @@ static int explain_state(const struct wait_status *waiting, lk_scan *scan, char 
 		error_text_plain(error.message);
 		text_add(text, error.message);
 		return 0;
+	}
+	if (is_barrier(&info)) {
+		text_add(text, "it is a barrier, not a lock: take another name");
+		return 1;
 	}
 	if (info.holder_count > 0) {
 		explain_holder(scan, &info, text);

@@ -48,6 +48,9 @@
  * counts as having left when its lease is over. The next n get in when nobody is inside. Parties
  * that await and parties that enter may meet: those that await are not inside afterwards.
  *
+ * BROKEN. lk_scan_force_release() ends what stands at a barrier: nobody who waits was counted, and
+ * those inside lose their membership (LK_ELOST). lk_scan_show() says who stands there.
+ *
  * WAITING. Messages wake those who wait; and each asks again at least three times in a lease, which
  * shows that it is alive.
  */

@@ -19,6 +19,7 @@
  *   "semaphore", "latch"  a counter to whose channel a client is subscribed
  *   "semaphore or latch"  any other key that is a whole number; it may also be a permit semaphore
  *                         without permits in use, or a number that is not a lock at all
+ *   "barrier"             those who stand at it are its holders: they wait, or are inside
  *   "foreign lock"        a lock of another library, in a layout that no kind of ours shares: a
  *                         sorted set, or a hash. Ours cannot wait for it, except from outside
  *   "foreign semaphore"   the same, of a semaphore
@@ -55,7 +56,9 @@ enum lk_holder_role {
 	LK_HOLDER_OWNER = 0,  /* of the whole lock */
 	LK_HOLDER_READER = 1, /* of a read/write lock */
 	LK_HOLDER_WRITER = 2,
-	LK_HOLDER_PERMIT = 3 /* one permit of a permit semaphore */
+	LK_HOLDER_PERMIT = 3, /* one permit of a permit semaphore */
+	LK_HOLDER_WAITS = 4,  /* at a barrier, until enough have come */
+	LK_HOLDER_INSIDE = 5  /* of a barrier: it has entered, and has not left */
 };
 
 typedef struct lk_holder {
@@ -80,21 +83,28 @@ typedef struct lk_lock_info {
 	int64_t ttl_ms;      /* -1: no time to live */
 	size_t holder_count; /* 0: not locked */
 	const lk_holder *holders;
-	size_t waiter_count; /* of a fair lock, the next first; or preferred writers */
+	/* Of a fair lock, the next first; or preferred writers; or those who have left a barrier,
+	   and wait until the others have. */
+	size_t waiter_count;
 	const lk_waiter *waiters;
 	/* Subscribers of the lock's channel, or clients in a fair lock's queue: a hint. Of two
 	   kinds of messages, the more. */
 	int64_t waiting_clients;
-	int is_counter;         /* 1: a semaphore or a latch, and `count` is set */
-	int64_t count;          /* free permits, or the rest of a latch's count */
-	uint64_t fence;         /* the newest token of a fenced lock; else 0 */
+	int is_counter; /* 1: a semaphore or a latch, and `count` is set */
+	int64_t count;  /* free permits, or the rest of a latch's count */
+	uint64_t fence; /* the newest token of a fenced lock, or generation of a barrier; or 0 */
 	const char *looks_like; /* "ShedLock: added 2026-11-27 03:12 on host web-1"; or NULL */
 	int may_be_data;        /* 1: it may be something else than a lock */
+	int64_t parties;        /* how many meet at a barrier; 0: not known, or no barrier */
+	/* Of a barrier, for each of `holders`: since when it waits or is inside, ms since 1970 by
+	   the server's clock (0: not known); else NULL. */
+	const int64_t *since_ms;
 } lk_lock_info;
 
 #define LK_LOCK_INFO_INIT                                                                          \
 	{                                                                                          \
-		sizeof(lk_lock_info), NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, 0      \
+		sizeof(lk_lock_info), NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, 0, 0,  \
+			NULL                                                                       \
 	}
 
 /* Who an owner is. Its client writes this into a key of its own, and nobody checks it. */
@@ -132,7 +142,11 @@ LK_API int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *patter
 LK_API void lk_scan_all(lk_scan *scan);
 
 /*
- * Takes another library's lock from its holder: a "foreign lock", or a "plain lock" with
+ * Breaks a barrier: those who wait at it were not counted and fail with LK_ELOST, as do leaves that
+ * wait; those inside lose their membership, and go on until they are told. Returns 1, or 0 when
+ * nobody stood there. Its next generation can begin at once.
+ *
+ * Or takes another library's lock from its holder: a "foreign lock", or a "plain lock" with
  * `looks_like`. Deletes its key, or only its field where the hash has others. Returns 1, or 0 when
  * it was not held. Its holder does not notice. Waiters of ours look again at once, as do those of a
  * library that tells its waiters (Spring's PUB_SUB_LOCK, python-redis-lock, walrus, redis-lock-py,

@@ -38,13 +38,16 @@ static const struct question {
 } questions[] = {
 	{LK__LOOK_HASH, {"HSCAN", "~", "0", "COUNT", most}},
 	{LK__LOOK_HASH, {"PTTL", "~"}},
-	{LK__LOOK_HASH, {"PUBSUB", numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX}},
+	{LK__LOOK_HASH,
+	 {"PUBSUB", numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX,
+	  "&" LK__BARRIER_PREFIX}},
 	{LK__LOOK_HASH, {"LRANGE", "~redisson_lock_queue", "0", last}},
 	{LK__LOOK_HASH, {"ZRANGE", "~lockkeeper_writers", "0", last, "WITHSCORES"}},
 	{LK__LOOK_HASH, {"GETRANGE", "~" LK__FENCE_PREFIX, "0", VALUE_LAST}},
 	{LK__LOOK_HASH, {"GETRANGE", "~" LK__FENCE_JAVA_PREFIX, "0", VALUE_LAST}},
 	{LK__LOOK_HASH,
-	 {"PUBSUB", also_numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX}},
+	 {"PUBSUB", also_numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX,
+	  "&" LK__BARRIER_PREFIX}},
 	{LK__LOOK_STRING, {"GETRANGE", "~", "0", VALUE_LAST}},
 	{LK__LOOK_STRING, {"PTTL", "~"}},
 	{LK__LOOK_STRING,
@@ -91,11 +94,13 @@ void lk__look_forget(struct lk__look *look)
 	free(look->waiters);
 	free(look->ids);
 	free(look->looks_like);
+	free(look->since_ms);
 	look->answers = NULL;
 	look->holders = NULL;
 	look->waiters = NULL;
 	look->ids = NULL;
 	look->looks_like = NULL;
+	look->since_ms = NULL;
 	look->waker = NULL;
 	look->is_field = false;
 	look->parts = NULL;
@@ -359,6 +364,8 @@ static int look_read(struct lk__look *look, enum lk__look_type type, bool any, l
 	if (type == LK__LOOK_STRING)
 		return lk__look_read_string(look, any, info);
 	int rc = lk__look_read_hash(look, info);
+	if (rc == 0)
+		rc = lk__look_read_barrier(look, info);
 	return rc == 0 ? lk__look_read_foreign_hash(look, info) : rc;
 }
 

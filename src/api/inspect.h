@@ -48,6 +48,7 @@ struct lk__look {
 	lk_waiter *waiters;
 	char *ids;                       /* of permits */
 	char *looks_like;                /* whose it is, if not ours */
+	int64_t *since_ms;               /* of a barrier's holders */
 	const struct lk__foreign *waker; /* what its release tells its waiters; or NULL */
 	enum lk__look_type type;
 	bool is_field; /* the lock is a field of its hash, not all of it */
@@ -72,6 +73,9 @@ int lk__look_show(struct lk__look *look, const char *type, lk_lock_info *info, b
 int lk__look_read_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
 
+/* Reads a hash that has other fields than owners. */
+int lk__look_read_barrier(struct lk__look *look, lk_lock_info *info);
+
 /* Reads a hash that no kind of ours has. */
 int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info);
 int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
@@ -79,8 +83,8 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
 /* The server's time, in ms since 1970. */
 int64_t lk__look_time_ms(const struct lk__look *look);
 
-/* Deletes another library's lock that was just looked at, and wakes its waiters: 1, 0 there was
- * none, or a code. */
+/* Breaks a barrier, or deletes another library's lock, that was just looked at, and wakes who waits:
+ * 1, 0 there was none, or a code. */
 int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error);
 
 /* Clients that were looked at, by UUID: those that tell nothing too. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <lockkeeper/barrier.h>
+
 #include "api/check.h"
 #include "api/inspect.h"
 #include "base/clock.h"
@@ -127,6 +129,91 @@ static bool is_writer(const char *field, size_t size)
 	       is_owner(field, size - end_size);
 }
 
+static uint64_t fence_of(const struct lk__look *look)
+{
+	uint64_t newest = 0;
+	for (size_t place = LK__HASH_FENCE; place <= LK__HASH_JAVA_FENCE; place++) {
+		const redisReply *token = look->parts[place];
+		int64_t value;
+		if (lk__reply_number(token, 0, INT64_MAX, &value) && (uint64_t)value > newest)
+			newest = (uint64_t)value;
+	}
+	return newest;
+}
+
+/* ---- a barrier ---- */
+
+static bool is_barrier(const lk_lock_info *info)
+{
+	return strcmp(info->type, lk__barrier_recipe.type) == 0;
+}
+
+/* Since when it waits, or is inside: then its number is the generation, which is that time unless
+ * the clock was set back. */
+static int64_t party_since_ms(const struct lk__look *look, const struct lk__party *party)
+{
+	int64_t since_ms = party->number / 1000;
+	return since_ms <= lk__look_time_ms(look) ? since_ms : 0;
+}
+
+/* False: the field is not a party's. */
+static bool party_read(struct lk__look *look, const redisReply *field, const redisReply *value,
+		       lk_lock_info *info)
+{
+	struct lk__party party;
+	if (field->type != REDIS_REPLY_STRING || !is_owner(field->str, (size_t)field->len) ||
+	    !lk__barrier_read_party(value, &party))
+		return false;
+	int64_t left_ms = party.until_ms - lk__look_time_ms(look);
+	if (party.state == LK__PARTY_ENDED || left_ms <= 0)
+		return true;
+	if (party.state == LK__PARTY_LEAVES) {
+		look->waiters[info->waiter_count++] = (lk_waiter){field->str, (size_t)field->len};
+		return true;
+	}
+	look->since_ms[info->holder_count] = party_since_ms(look, &party);
+	lk_holder *holder = look_hold(look, field->str, (size_t)field->len, left_ms, info);
+	holder->role = party.state == LK__PARTY_INSIDE ? LK_HOLDER_INSIDE : LK_HOLDER_WAITS;
+	return true;
+}
+
+/* Reads a hash of which it has been said that some field is no owner's. */
+int lk__look_read_barrier(struct lk__look *look, lk_lock_info *info)
+{
+	const redisReply *page = look->parts[LK__LOOK_VALUE];
+	const redisReply *fields = page->elements == 2 ? page->element[1] : page;
+	size_t count = elements_of(fields) / 2, known = 0, has_number = 0;
+	free(look->waiters);
+	free(look->since_ms);
+	look->waiters = calloc(count + 1, sizeof(*look->waiters));
+	look->since_ms = calloc(count + 1, sizeof(*look->since_ms));
+	if (!look->waiters || !look->since_ms || !look_holders(look, count, info))
+		return LK_ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		const redisReply *field = fields->element[2 * i],
+				 *value = fields->element[2 * i + 1];
+		if (is_text(field, "parties") &&
+		    lk__reply_number(value, 0, LK_BARRIER_PARTIES_MAX, &info->parties)) {
+			has_number = 1;
+			continue;
+		}
+		if (!party_read(look, field, value, info))
+			break;
+		known++;
+	}
+	if (known == 0 || known + has_number < count) {
+		*info = (lk_lock_info){
+			.name = info->name, .name_size = info->name_size, .ttl_ms = info->ttl_ms};
+		return 0;
+	}
+	info->type = lk__barrier_recipe.type;
+	info->waiters = look->waiters;
+	info->since_ms = look->since_ms;
+	info->fence = fence_of(look);
+	info->waiting_clients = listeners(look, true, 2);
+	return 1;
+}
+
 /* ---- another library's, by the table of their forms ---- */
 
 static struct lk__foreign_seen seen_of(const struct lk__look *look, const redisReply *value,
@@ -239,11 +326,22 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
 	return 1;
 }
 
+/* NULL: no memory. */
+static struct lk__request *barrier_request(const struct lk__look *look)
+{
+	struct lk__target target = {.recipe = &lk__barrier_recipe,
+				    .key = look->key,
+				    .key_size = (uint32_t)look->key_size};
+	return lk__barrier_recipe.force(&target);
+}
+
 /* A string is deleted as a plain lock is, since ours wait for it too. NULL: no memory. */
 static struct lk__request *force_request(const struct lk__look *look, const lk_lock_info *info,
 					 const struct lk__notify *notify)
 {
 	struct lk__words words = {0};
+	if (is_barrier(info))
+		return barrier_request(look);
 	lk__words_add(&words, look->key, look->key_size);
 	if (look->type == LK__LOOK_STRING) {
 		size_t size;
@@ -270,7 +368,7 @@ static int force_check(const struct lk__look *look, const lk_lock_info *info, co
 	bool is_string = strcmp(info->type, "plain lock") == 0 && info->looks_like;
 	if (strcmp(info->type, "none") == 0)
 		return 0;
-	if (!is_string && strcmp(info->type, "foreign lock") != 0)
+	if (!is_string && !is_barrier(info) && strcmp(info->type, "foreign lock") != 0)
 		return lk__fail(error, LK_EINVAL,
 				"%s: \"%.100s\" is a %s, not another library's lock", what,
 				info->name, info->type);
@@ -278,7 +376,7 @@ static int force_check(const struct lk__look *look, const lk_lock_info *info, co
 		return lk__fail(error, LK_EINVAL,
 				"%s: the hash \"%.100s\" has %zu locks; delete the field of one",
 				what, info->name, info->holder_count);
-	return info->holder_count > 0;
+	return is_barrier(info) || info->holder_count > 0;
 }
 
 int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error)
@@ -371,18 +469,6 @@ static int waiters_read(struct lk__look *look, size_t place, size_t step, int64_
 		look->waiters[info->waiter_count++] = (lk_waiter){field->str, (size_t)field->len};
 	}
 	return 1;
-}
-
-static uint64_t fence_of(const struct lk__look *look)
-{
-	uint64_t newest = 0;
-	for (size_t place = LK__HASH_FENCE; place <= LK__HASH_JAVA_FENCE; place++) {
-		const redisReply *token = look->parts[place];
-		int64_t value;
-		if (lk__reply_number(token, 0, INT64_MAX, &value) && (uint64_t)value > newest)
-			newest = (uint64_t)value;
-	}
-	return newest;
 }
 
 /* How much of a field is its client's UUID. */

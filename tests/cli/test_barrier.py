@@ -1,6 +1,7 @@
 """lockkeeper barrier: who gets through, what is printed, and who is not counted any more."""
 from __future__ import annotations
 
+import json
 import signal
 
 from waiting import until
@@ -46,6 +47,44 @@ def test_one_that_is_ended_by_a_signal_is_not_counted(cli, server):
     waits = cli.start("barrier", "step", "3")
     until(lambda: parties(server) == 1, what="it waits")
     other = cli("barrier", "-w", "1s", "step", "2")
-    assert other.returncode == 125 and "another number" in other.stderr
+    assert other.returncode == 125 and "others are here, to be 3" in other.stderr
     waits.send_signal(signal.SIGINT)
     waits.communicate(timeout=20)
+
+
+def test_who_stands_there_is_shown_and_can_be_broken(cli, server):
+    assert cli("show", "step").returncode == 3
+    waits = [cli.start("barrier", "step", "3") for _ in range(2)]
+    until(lambda: parties(server) == 2, what="two wait")
+    lines = cli("ls").stdout.splitlines()[1:]
+    assert len(lines) == 2 and all(line.startswith("step\tbarrier\t") for line in lines)
+    shown = cli("show", "step")
+    assert shown.returncode == 0 and "state: 2 waiting, 0 inside" in shown.stdout
+    assert "parties: 3" in shown.stdout and shown.stdout.count("\nsince: ") == 2
+    told = json.loads(cli("show", "--json", "step").stdout)
+    assert told["type"] == "barrier" and told["parties"] == 3
+    seconds, micros = map(int, server.call("TIME"))
+    for party in told["holders"]:
+        assert party["role"] == "waits" and 0 < party["ttl_ms"] <= 30000
+        assert 0 <= seconds * 1000 + micros // 1000 - party["since_ms"] < 60000
+    assert cli("wait", "-n", "step").returncode == 124
+    assert "it is a barrier, not a lock" in cli("run", "-n", "step", "true").stderr
+    assert cli("break", "--yes", "step").returncode == 0
+    for party in waits:
+        _, error = party.communicate(timeout=20)
+        assert party.returncode == 123 and "the barrier was broken" in error
+    assert cli("show", "step").returncode == 3 and cli("wait", "-n", "step").returncode == 0
+    assert "nobody stood at step" in cli("break", "--yes", "step").stderr
+    assert int(cli("barrier", "step", "1").stdout) > 0
+    assert "newest generation: " in cli("show", "step").stdout
+
+
+def test_what_is_no_barrier_is_left_alone(cli, server):
+    server.call("HSET", "data", "parties", "3", "colour", "red")
+    server.call("HSET", "lock", "12345678-1234-4234-8234-123456789abc:1", "1")
+    server.call("SET", "count", "3")
+    for name, said in (("data", "a hash, not a barrier"), ("lock", "lock is a lock"),
+                       ("count", "a string, not a barrier")):
+        tried = cli("barrier", "-w", "5s", name, "2")
+        assert tried.returncode == 125 and said in tried.stderr, tried.stderr
+    assert server.call("HLEN", "data") == 2

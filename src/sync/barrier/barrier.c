@@ -45,7 +45,7 @@ static void barrier_read_acquire(const struct lk__request *request, struct lk__a
 	if (strcmp(said, "GONE") == 0)
 		barrier_refused(answer, LK_ELOST, "its place ran out, or the barrier was broken");
 	else if (strncmp(said, "OTHERS ", strlen("OTHERS ")) == 0)
-		barrier_refused(answer, LK_EINVAL, "others meet here in another number");
+		barrier_refused(answer, LK_EINVAL, said + strlen("OTHERS "));
 	else
 		lk__fence_read_acquire(request, answer);
 }
@@ -59,6 +59,45 @@ int64_t lk__barrier_read_release(const struct lk__request *request)
 	return lk__reply_integer(request->reply, 0, (int64_t)LK__FENCE_TOKEN_MAX, &generation)
 		       ? generation
 		       : -1;
+}
+
+/* The next word, of digits only. */
+static bool party_number(const char **at, int64_t *number_out)
+{
+	char word[24];
+	size_t size = strcspn(*at, " ");
+	if (size == 0 || size >= sizeof(word) || strspn(*at, "0123456789") != size)
+		return false;
+	memcpy(word, *at, size);
+	word[size] = '\0';
+	*at += size + ((*at)[size] == ' ');
+	return lk__number_read(word, 0, INT64_MAX, number_out);
+}
+
+bool lk__barrier_read_party(const redisReply *text, struct lk__party *party_out)
+{
+	static const struct {
+		const char *name;
+		enum lk__party_state state;
+	} states[] = {
+		{"await ", LK__PARTY_WAITS},   {"enter ", LK__PARTY_WAITS},
+		{"inside ", LK__PARTY_INSIDE}, {"leave ", LK__PARTY_LEAVES},
+		{"met ", LK__PARTY_ENDED},     {"left ", LK__PARTY_ENDED},
+		{"gone ", LK__PARTY_ENDED},
+	};
+	int64_t lease_ms, deadline_us;
+	if (text->type != REDIS_REPLY_STRING || strlen(text->str) != (size_t)text->len)
+		return false;
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		const char *at = text->str + strlen(states[i].name);
+		if (strncmp(text->str, states[i].name, strlen(states[i].name)) != 0)
+			continue;
+		party_out->state = states[i].state;
+		return party_number(&at, &party_out->until_ms) &&
+		       party_number(&at, &party_out->number) && party_number(&at, &lease_ms) &&
+		       party_number(&at, &deadline_us) && *at == '\0';
+	}
+	return false;
 }
 
 const struct lk__recipe lk__barrier_recipe = {

@@ -13,9 +13,9 @@
 -- Sent by lk__barrier_call(target, what, field, wanted).
 -- Answers to await, enter and leave: status "TOKEN <generation>": met, or all have left · integer:
 -- not yet; ms until it is to look again · status "GONE": its place ran out or was broken, and
--- others may have met without it · status "OTHERS <n>": others wait here to be n · status "LATE
--- <server us>". To release: integer: 0 its place is given up; else the generation that it
--- was counted in: it stays met, or has left now · nil, it had no place. To told: 1. To force: 1
+-- others may have met without it · status "OTHERS <text>": others are here to be another number ·
+-- status "LATE <server us>". To release: integer: 0 its place is given up; else the generation that
+-- it was counted in: it stays met, or has left now · nil, it had no place. To told: 1. To force: 1
 -- broken, 0 nobody was there.
 -- Refused: a key that is something else than a barrier (WRONGTYPE).
 --
@@ -81,27 +81,36 @@ end
 
 -- A barrier that knows nobody any more goes.
 local function tidy()
-	if redis.call('HLEN', barrier) <= 1 then
+	if redis.call('HLEN', barrier) == 1 and redis.call('HEXISTS', barrier, 'parties') == 1 then
 		redis.call('DEL', barrier)
 	end
 end
 
--- How many meet here; nil, and why not: the key is no barrier.
-local function parties_said()
+-- How many meet here, and all that the hash has; nil, and why not: the key is no barrier.
+local function read()
 	local kind = redis.call('TYPE', barrier).ok
-	local said = kind == 'hash' and redis.call('HGET', barrier, 'parties')
-	if kind ~= 'none' and not said then
+	local records = kind == 'hash' and redis.call('HGETALL', barrier) or {}
+	local said = kind == 'none' and '0'
+	for i = 1, #records, 2 do
+		if records[i] == 'parties' then
+			said = string.match(records[i + 1], '^%d+$')
+		elseif not party_read(records[i], records[i + 1]) then
+			said = nil
+			break
+		end
+	end
+	if not said then
 		return nil, redis.error_reply('WRONGTYPE it is a ' .. kind .. ', not a barrier')
 	end
-	return said or '0'
+	return said, records
 end
 
 -- All that are known, by id. One that was inside and is not heard of any more is gone. What nobody
 -- needs to know any more is dropped.
-local function parties(said)
-	local found, all = {}, redis.call('HGETALL', barrier)
-	for i = 1, #all, 2 do
-		local party = party_read(all[i], all[i + 1])
+local function parties(said, records)
+	local found = {}
+	for i = 1, #records, 2 do
+		local party = party_read(records[i], records[i + 1])
 		local ends = party and party.till + (COMES[party.state] and RECORD_MS or 0)
 		if party and party.state == 'inside' and ends < now_ms then
 			write_record(party, 'left', said)
@@ -170,9 +179,8 @@ local function meet(all, come, count)
 	return generation
 end
 
-local function come(said, lease, deadline)
+local function come(said, all, lease, deadline)
 	local count, once = tonumber(ARGV[6]), ARGV[7] == '1'
-	local all = parties(said)
 	local self = all[own]
 	if self and (self.state == 'gone' or self.state == 'left') then
 		return redis.status_reply('GONE')
@@ -193,7 +201,7 @@ local function come(said, lease, deadline)
 		end
 	end
 	if tonumber(said) ~= count and (#come_now > 1 or inside) then
-		return redis.status_reply('OTHERS ' .. said)
+		return redis.status_reply('OTHERS others are here, to be ' .. said)
 	end
 	local meets = #come_now >= count and not inside
 	if once and (not meets or #come_now > count) then -- those who wait are before it
@@ -214,8 +222,7 @@ local function come(said, lease, deadline)
 	return look_again_ms(lease, inside)
 end
 
-local function leave(said, lease, deadline)
-	local all = parties(said)
+local function leave(said, all, lease, deadline)
 	local self, inside = all[own], inside_until(all, ARGV[6])
 	if self and (self.state == 'gone' or self.state == 'left') then
 		return redis.status_reply('GONE')
@@ -269,13 +276,12 @@ local function told()
 	return 1
 end
 
-local function force(said)
+local function force(said, records)
 	local broken = 0
 	redis.call('HDEL', barrier, '')
-	for _, party in pairs(parties(said)) do
-		local record = party.state == 'inside' and 'left' or 'gone'
+	for _, party in pairs(parties(said, records)) do
 		if not RECORDS[party.state] then
-			write_record(party, record, said)
+			write_record(party, 'gone', said)
 			broken = 1
 		end
 	end
@@ -283,15 +289,16 @@ local function force(said)
 	return broken
 end
 
-local said, wrong = parties_said()
-if wrong then
-	return wrong
+if what == 'told' then
+	return told()
+end
+local said, records = read()
+if not said then
+	return records
 elseif what == 'release' then
 	return release(said)
-elseif what == 'told' then
-	return told()
 elseif what == 'force' then
-	return force(said)
+	return force(said, records)
 end
 local lease, deadline = tonumber(ARGV[4]), tonumber(ARGV[5])
 if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 63072000000 or not deadline
@@ -300,7 +307,8 @@ if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 63072000000 or not 
 	return redis.error_reply('LOCKKEEPER bad lease, deadline or number of parties')
 end
 --include "late.lua"
+local all = parties(said, records)
 if what == 'leave' then
-	return leave(said, lease, deadline)
+	return leave(said, all, lease, deadline)
 end
-return come(said, lease, deadline)
+return come(said, all, lease, deadline)
