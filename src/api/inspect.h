@@ -83,8 +83,8 @@ int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
 /* The server's time, in ms since 1970. */
 int64_t lk__look_time_ms(const struct lk__look *look);
 
-/* Breaks a barrier, or deletes another library's lock, that was just looked at, and wakes who waits:
- * 1, 0 there was none, or a code. */
+/* Breaks a barrier, or deletes another library's lock, that was just looked at, and wakes who waits
+ * for it: 1, 0 there was none, or a code. */
 int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error);
 
 /* Clients that were looked at, by UUID: those that tell nothing too. */
