@@ -62,10 +62,11 @@ void sim_do_hset(const struct sim_asked *asked)
 	struct sim_key *key = sim_key_for(asked, SIM_HASH);
 	for (size_t i = 2; key && i < asked->count; i += 2) {
 		ssize_t at = sim_item_find(key, asked->words[i]);
-		struct sim_item *item = at < 0 ? sim_item_insert(keys, key, key->count,
-								 asked->words[i])
-					       : &key->items[at];
-		sim_item_set_value(item, asked->words[i + 1]);
+		if (at < 0)
+			sim_item_insert(keys, key, key->count, asked->words[i],
+					asked->words[i + 1]);
+		else
+			sim_item_set_value(&key->items[at], asked->words[i + 1]);
 		made += at < 0;
 	}
 	if (key)
@@ -147,7 +148,8 @@ void sim_do_push(const struct sim_asked *asked)
 	bool left = sim_word_is(asked->words[0], "LPUSH");
 	struct sim_key *key = sim_key_for(asked, SIM_LIST);
 	for (size_t i = 2; key && i < asked->count; i++)
-		sim_item_insert(&asked->redis->keys, key, left ? 0 : key->count, asked->words[i]);
+		sim_item_insert(&asked->redis->keys, key, left ? 0 : key->count, asked->words[i],
+				SIM_NO_VALUE);
 	if (key)
 		sim_say_integer(asked->out, (int64_t)key->count);
 }
@@ -254,7 +256,7 @@ static void put_member(struct sim_keys *keys, struct sim_key *key, ssize_t at, d
 			(--key->count - (size_t)at) * sizeof(old));
 	}
 	size_t place = sim_item_place(key, score, member);
-	struct sim_item *item = sim_item_insert(keys, key, place, member);
+	struct sim_item *item = sim_item_insert(keys, key, place, member, SIM_NO_VALUE);
 	item->score = score;
 	item->since_us = old.since_us;
 	free(old.bytes);

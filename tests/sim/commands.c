@@ -225,7 +225,7 @@ static void do_set(const struct sim_asked *asked)
 	if (key)
 		sim_key_drop(keys, key);
 	key = sim_key_make(keys, asked->words[1], SIM_STRING);
-	sim_item_insert(keys, key, 0, asked->words[2]);
+	sim_item_insert(keys, key, 0, asked->words[2], SIM_NO_VALUE);
 	if (how.time_ms)
 		key->expires_ms = sim_keys_now_ms(keys) + how.time_ms;
 	sim_say_status(asked->out, "OK");
@@ -251,7 +251,7 @@ static void add(const struct sim_asked *asked, int64_t change)
 		sim_item_set_bytes(&key->items[0], sim_word(text));
 	} else {
 		key = sim_key_for(asked, SIM_STRING);
-		sim_item_insert(&asked->redis->keys, key, 0, sim_word(text));
+		sim_item_insert(&asked->redis->keys, key, 0, sim_word(text), SIM_NO_VALUE);
 	}
 	sim_say_integer(asked->out, sum);
 }

@@ -102,8 +102,16 @@ ssize_t sim_item_find(const struct sim_key *key, struct sim_word bytes)
 	return -1;
 }
 
+void sim_item_set_value(struct sim_item *item, struct sim_word value)
+{
+	char *copy = copy_of(value);
+	free(item->value);
+	item->value = copy;
+	item->value_size = value.size;
+}
+
 struct sim_item *sim_item_insert(struct sim_keys *keys, struct sim_key *key, size_t at,
-				 struct sim_word bytes)
+				 struct sim_word bytes, struct sim_word value)
 {
 	if (key->count == key->room) {
 		key->room = key->room ? 2 * key->room : 2;
@@ -113,6 +121,8 @@ struct sim_item *sim_item_insert(struct sim_keys *keys, struct sim_key *key, siz
 	memmove(item + 1, item, (key->count++ - at) * sizeof(*item));
 	*item = (struct sim_item){
 		.bytes = copy_of(bytes), .size = bytes.size, .since_us = keys->now_us};
+	if (value.bytes)
+		sim_item_set_value(item, value);
 	if (keys->made)
 		keys->made(key, item);
 	return item;
@@ -143,14 +153,6 @@ void sim_item_set_bytes(struct sim_item *item, struct sim_word bytes)
 	free(item->bytes);
 	item->bytes = copy;
 	item->size = bytes.size;
-}
-
-void sim_item_set_value(struct sim_item *item, struct sim_word value)
-{
-	char *copy = copy_of(value);
-	free(item->value);
-	item->value = copy;
-	item->value_size = value.size;
 }
 
 bool sim_item_remove(struct sim_keys *keys, struct sim_key *key, size_t at)

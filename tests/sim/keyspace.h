@@ -34,6 +34,8 @@ struct sim_word {
 	size_t size;
 };
 
+#define SIM_NO_VALUE ((struct sim_word){0})
+
 /* A NUL stands behind the bytes of each. */
 struct sim_item {
 	char *bytes, *value; /* a value has only a hash's field */
@@ -84,9 +86,10 @@ uint64_t sim_key_digest(const struct sim_key *key);
 /* Where the item with these bytes is, or -1. */
 ssize_t sim_item_find(const struct sim_key *key, struct sim_word bytes);
 
-/* Puts a new item there; those from there on move up. */
+/* Puts a new item there; those from there on move up. A hash's field has a value, others
+ * SIM_NO_VALUE. */
 struct sim_item *sim_item_insert(struct sim_keys *keys, struct sim_key *key, size_t at,
-				 struct sim_word bytes);
+				 struct sim_word bytes, struct sim_word value);
 
 /* Where a member with that score belongs. */
 size_t sim_item_place(const struct sim_key *key, double score, struct sim_word bytes);
