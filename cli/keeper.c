@@ -18,7 +18,6 @@
 #include "descriptors.h"
 #include "elect_watch.h"
 #include "exit_code.h"
-#include "failover.h"
 #include "guard.h"
 #include "job_front.h"
 #include "job_metrics.h"
@@ -48,6 +47,9 @@
 
 /* How long the deadline in the guard's page may lag behind, at most. */
 #define REFRESH_MAX_MS 1000
+
+#define RENEWED_PART 3            /* a lease is renewed at a third */
+#define END_MOST_MS INT64_C(5500) /* what a longer lease keeps at its end, without -k */
 
 /* So often the keeper looks for progress within the time that it may take. */
 #define PROGRESS_LOOKS 10
@@ -660,6 +662,23 @@ static int work(struct keeper *keeper)
 	return code;
 }
 
+/* Warns if a lease is too short for a failover, in which the command would be ended. Blocks for about
+ * 3 s at most, and in a cluster for the command limit. */
+static void failover_warn(const struct keeper *keeper)
+{
+	int64_t lease_ms = keeper->options->lease_ms, ends_ms = end_ms(keeper);
+	int64_t failover_ms = 0;
+	if (lk_failover_time(keeper->hold.clients[0], &failover_ms, NULL))
+		return;
+	if (failover_ms <= lease_ms - lease_ms / RENEWED_PART - ends_ms)
+		return;
+	int64_t most_ms = ends_ms > END_MOST_MS ? ends_ms : END_MOST_MS;
+	int64_t least_ms = (failover_ms + most_ms) * RENEWED_PART / (RENEWED_PART - 1);
+	message("a failover may take %" PRId64 " ms, and the command would be ended in it: a lease "
+		"of %" PRId64 " s outlasts it (-l)",
+		failover_ms, (least_ms + 999) / 1000);
+}
+
 static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t *relayed)
 {
 	lk_error error = {0};
@@ -688,8 +707,7 @@ static int keeper_serve(struct keeper *keeper, lk_config *config, const sigset_t
 		return code;
 	if (acquire(keeper, &code) == 0) {
 		if (keeper->options->told.verbose && keeper->hold.count == 1)
-			failover_warn(keeper->hold.clients[0], keeper->options->lease_ms,
-				      end_ms(keeper));
+			failover_warn(keeper);
 		return work(keeper);
 	}
 	relay_release(code, RELEASE_LIMIT_S, 0);

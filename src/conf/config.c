@@ -348,6 +348,13 @@ void lk__config_place(const struct lk_config *config, char *place_out)
 		lk__place_name(place_out, config->host, config->port);
 }
 
+int lk__config_point(struct lk_config *config, const char *place)
+{
+	char host[LK__PLACE_SIZE];
+	lk__place_next(place, host, &config->port);
+	return lk__text_replace(&config->host, host);
+}
+
 int lk__config_acks(const struct lk_config *config)
 {
 	bool all = strcmp(config->replica_acks, "all") == 0;

@@ -85,6 +85,9 @@ const char *lk__note_fault(const char *note);
 /* A deep copy, or NULL when out of memory. */
 struct lk_config *lk__config_copy(const struct lk_config *config);
 
+/* Points it at a place, host:port. 0, or LK_ENOMEM. */
+int lk__config_point(struct lk_config *config, const char *place);
+
 /* Where its server is, in LK__PLACE_SIZE bytes: host:port, or the path of its socket. */
 void lk__config_place(const struct lk_config *config, char *place_out);
 

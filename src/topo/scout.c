@@ -212,33 +212,14 @@ static void peer_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 		peer_fail(scout, peer, LK_ENOMEM, "out of memory");
 }
 
-/* A copy of the configuration that leads to the peer. */
-static int peer_config(const struct lk__scout *scout, const struct lk__peer *peer,
-		       struct lk_config **config_out, lk_error *error)
-{
-	char host[LK__PLACE_SIZE];
-	struct lk_config *config = lk__config_copy(scout->asking);
-	char *copy = NULL;
-	if (config) {
-		lk__place_next(peer->name, host, &config->port);
-		copy = strdup(host);
-	}
-	if (!copy) {
-		lk_config_free(config);
-		return lk__fail(error, LK_ENOMEM, "out of memory");
-	}
-	free(config->host);
-	config->host = copy;
-	*config_out = config;
-	return 0;
-}
-
 static int peer_begin(const struct lk__scout *scout, const struct lk__peer *peer,
 		      struct lk__link *link, lk_error *error)
 {
-	struct lk_config *config = NULL;
-	int rc = peer_config(scout, peer, &config, error);
-	return rc ? rc : lk__link_open(link, config, lk__after_ms(lk__now_ns(), OPEN_MS), error);
+	struct lk_config *config = lk__config_copy(scout->asking);
+	if (config && lk__config_point(config, peer->name) == 0)
+		return lk__link_open(link, config, lk__after_ms(lk__now_ns(), OPEN_MS), error);
+	lk_config_free(config);
+	return lk__fail(error, LK_ENOMEM, "out of memory");
 }
 
 /* The messages are a second link: a subscriber cannot ask. Without them, the rounds must do. */
@@ -705,16 +686,11 @@ int lk__scout_await(struct lk__scout *scout, uint64_t *asked, int64_t deadline_n
 int lk__scout_point(const struct lk__scout *scout, const char *place, struct lk_config *config,
 		    lk_error *error)
 {
-	char host[LK__PLACE_SIZE], *url = NULL, *copy = NULL;
-	lk__place_next(place, host, &config->port);
-	copy = strdup(host);
-	if (!copy || asprintf(&url, "%s of %s", place, scout->config->url) < 0) {
-		free(copy);
+	char *url = NULL;
+	if (lk__config_point(config, place) < 0 ||
+	    asprintf(&url, "%s of %s", place, scout->config->url) < 0)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", scout->config->url);
-	}
-	lk__text_wipe(config->host);
 	lk__text_wipe(config->url);
-	config->host = copy;
 	config->url = url;
 	return 0;
 }

@@ -164,36 +164,22 @@ static int ask_own(const struct examination *it, size_t own)
 
 /* ---- replicas ---- */
 
-/* Takes `url` and `host` over, which may be NULL. 0, or LK_ENOMEM. */
-static int config_point(struct lk_config *config, char *url, char *host)
-{
-	lk__text_wipe(config->url);
-	lk__text_wipe(config->host);
-	config->url = url;
-	config->host = host;
-	config->deployment = LK__SINGLE;
-	*config->places = *config->master = '\0';
-	bool made = url && host && lk_config_set(config, "replica_acks", "0", NULL) == 0 &&
-		    lk_config_set(config, "fsync_acks", "off", NULL) == 0 &&
-		    lk_config_set(config, "messages", "plain", NULL) == 0;
-	return made ? 0 : LK_ENOMEM;
-}
-
 /* A copy of the configuration that leads to that one server. NULL: out of memory. */
 static struct lk_config *config_to(const struct lk_config *config, const char *place)
 {
 	const char *scheme = config->scheme == LK__SCHEME_TLS ? "rediss" : "redis";
 	struct lk_config *to = lk__config_copy(config);
-	char host[LK__PLACE_SIZE], *url = NULL;
-	if (!to)
-		return NULL;
-	lk__place_next(place, host, &to->port);
-	if (asprintf(&url, "%s://%s", scheme, place) < 0)
-		url = NULL;
-	if (config_point(to, url, strdup(host)) == 0)
-		return to;
-	lk_config_free(to);
-	return NULL;
+	char *url = NULL;
+	if (!to || lk__config_point(to, place) < 0 || asprintf(&url, "%s://%s", scheme, place) < 0)
+		return lk_config_free(to);
+	lk__text_wipe(to->url);
+	to->url = url;
+	to->deployment = LK__SINGLE;
+	*to->places = *to->master = '\0';
+	bool made = lk_config_set(to, "replica_acks", "0", NULL) == 0 &&
+		    lk_config_set(to, "fsync_acks", "off", NULL) == 0 &&
+		    lk_config_set(to, "messages", "plain", NULL) == 0;
+	return made ? to : lk_config_free(to);
 }
 
 /* A listed server may be the master under another name. */

@@ -115,17 +115,8 @@ static int ask_all(struct lk__facts *facts, struct lk__asking *asking, const cha
 /* Where it is, with the credentials of sentinels. */
 static struct lk_config *config_to(const struct lk_config *config, const char *place)
 {
-	char host[LK__PLACE_SIZE];
 	struct lk_config *to = lk__sentinel_config(config);
-	if (!to)
-		return NULL;
-	lk__place_next(place, host, &to->port);
-	free(to->host);
-	to->host = strdup(host);
-	if (to->host)
-		return to;
-	lk_config_free(to);
-	return NULL;
+	return to && lk__config_point(to, place) == 0 ? to : lk_config_free(to);
 }
 
 int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
