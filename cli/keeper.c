@@ -662,8 +662,8 @@ static int work(struct keeper *keeper)
 	return code;
 }
 
-/* Warns if a lease is too short for a failover, in which the command would be ended. Blocks for about
- * 3 s at most, and in a cluster for the command limit. */
+/* Warns if a lease is too short for a failover, in which the command would be ended. Blocks for
+ * about 3 s at most, and in a cluster for the command limit. */
 static void failover_warn(const struct keeper *keeper)
 {
 	int64_t lease_ms = keeper->options->lease_ms, ends_ms = end_ms(keeper);
