@@ -38,12 +38,18 @@ struct lk__master_ops {
 				  char *place_out, lk_error *error);
 };
 
+/* Of a master with listed replicas, and of one that sentinels watch. */
+extern const struct lk__master_ops lk__replicas_ops, lk__sentinel_ops;
+
 /* `asking` as lk__scout_new() takes it. */
 int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *ops,
 		   struct lk_config *asking, struct lk__node *node, lk_error *error);
 
 /* The finder of the node, whose reference is the caller's. */
 struct lk__finder *lk__master_finder(struct lk__master *master);
+
+/* See lk__scout_turn(). */
+int64_t lk__master_turn(struct lk__master *master, int set_fd);
 
 /* The node is not touched any more. */
 void lk__master_stop(struct lk__master *master);

@@ -16,7 +16,6 @@
 #include "base/fail.h"
 #include "conf/config.h"
 #include "topo/master.h"
-#include "topo/topo.h"
 
 static int replicas_ask(struct lk__scout *scout, struct lk__peer *peer, bool first)
 {
@@ -149,7 +148,7 @@ static int replicas_alive(const struct lk__scout *scout, const char *place,
 	return alive;
 }
 
-static const struct lk__master_ops replicas_ops = {
+const struct lk__master_ops lk__replicas_ops = {
 	.scout = {.ask = replicas_ask,
 		  .answered = replicas_answered,
 		  .judge = lk__master_judge,
@@ -157,10 +156,3 @@ static const struct lk__master_ops replicas_ops = {
 	.replicas = replicas_alive,
 	.judge = replicas_judge,
 };
-
-int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *config,
-			  const struct lk__node_events *events, void *context, lk_error *error)
-{
-	return lk__topo_moving_new(topo_out, &replicas_ops, lk__config_copy(config), config, events,
-				   context, error);
-}

@@ -17,7 +17,6 @@
 #include "resp/reply.h"
 #include "topo/master.h"
 #include "topo/sentinel.h"
-#include "topo/topo.h"
 #include "topo/vote.h"
 
 #define NOBODY "nobody" /* what a sentinel says that does not know the master; no address */
@@ -273,7 +272,7 @@ static enum lk__verdict sentinel_judge(const struct lk__scout *scout, const char
 	return LK__VERDICT_UNKNOWN;
 }
 
-static const struct lk__master_ops sentinel_ops = {
+const struct lk__master_ops lk__sentinel_ops = {
 	.scout = {.ask = sentinel_ask,
 		  .answered = sentinel_answered,
 		  .listen = sentinel_listen,
@@ -306,11 +305,4 @@ struct lk_config *lk__sentinel_config(const struct lk_config *config)
 		asking->scheme = strcmp(config->sentinel_tls, "on") == 0 ? LK__SCHEME_TLS
 									 : LK__SCHEME_TCP;
 	return asking;
-}
-
-int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
-			  const struct lk__node_events *events, void *context, lk_error *error)
-{
-	return lk__topo_moving_new(topo_out, &sentinel_ops, lk__sentinel_config(config), config,
-				   events, context, error);
 }

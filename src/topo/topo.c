@@ -3,80 +3,101 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "topo/master.h"
+#include "topo/sentinel.h"
 
-/* ---- one server has every key ---- */
+/* ---- one node has every key ---- */
 
-struct single {
-	struct lk__topo topo;
+struct lone {
+	struct lk__topo topo; /* first */
 	struct lk__node node;
+	struct lk__master *master; /* finds its server; NULL: that does not move */
 };
 
-static struct lk__node *single_node_of(struct lk__topo *topo, uint16_t slot)
+static struct lk__node *lone_node_of(struct lk__topo *topo, uint16_t slot)
 {
 	(void)slot;
-	return &((struct single *)topo)->node;
+	return &((struct lone *)topo)->node;
 }
 
-static struct lk__node *single_node_at(struct lk__topo *topo, size_t index)
+static struct lk__node *lone_node_at(struct lk__topo *topo, size_t index)
 {
-	return index == 0 ? &((struct single *)topo)->node : NULL;
+	return index == 0 ? &((struct lone *)topo)->node : NULL;
 }
 
-static void single_close(struct lk__topo *topo)
+static int64_t lone_turn(struct lk__topo *topo, int set_fd)
 {
-	lk__node_close(&((struct single *)topo)->node);
+	struct lk__master *master = ((struct lone *)topo)->master;
+	return master ? lk__master_turn(master, set_fd) : LK__NEVER;
 }
 
-static void single_free(struct lk__topo *topo)
+/* The master first: its scout breaks connections. */
+static void lone_close(struct lk__topo *topo)
 {
-	lk__node_destroy(&((struct single *)topo)->node);
+	struct lone *lone = (struct lone *)topo;
+	if (lone->master)
+		lk__master_stop(lone->master);
+	lk__node_close(&lone->node);
+}
+
+static void lone_free(struct lk__topo *topo)
+{
+	struct lone *lone = (struct lone *)topo;
+	struct lk__finder *finder = lone->node.finder;
+	lk__node_destroy(&lone->node);
+	if (finder)
+		finder->ops->unref(finder);
 	free(topo);
 }
 
-static const struct lk__topo_ops single_ops = {
-	.node_of = single_node_of,
-	.node_at = single_node_at,
-	.keeper_at = single_node_at,
-	.close = single_close,
-	.free = single_free,
+static const struct lk__topo_ops lone_ops = {
+	.node_of = lone_node_of,
+	.node_at = lone_node_at,
+	.keeper_at = lone_node_at,
+	.turn = lone_turn,
+	.close = lone_close,
+	.free = lone_free,
 };
 
-/* One server. */
-static int topo_single_new(struct lk__topo **topo_out, const struct lk_config *config,
-			   const struct lk__node_events *events, void *context, lk_error *error)
+static int lone_find(struct lone *lone, const struct lk_config *config, lk_error *error)
 {
-	struct single *single = calloc(1, sizeof(*single));
-	if (!single)
+	bool watched = config->deployment == LK__SENTINEL;
+	struct lk_config *asking = watched ? lk__sentinel_config(config) : lk__config_copy(config);
+	int rc = lk__master_new(&lone->master, watched ? &lk__sentinel_ops : &lk__replicas_ops,
+				asking, &lone->node, error);
+	if (rc == 0)
+		lone->node.finder = lk__master_finder(lone->master);
+	return rc;
+}
+
+static int lone_new(struct lk__topo **topo_out, const struct lk_config *config,
+		    const struct lk__node_events *events, void *context, lk_error *error)
+{
+	struct lone *lone = calloc(1, sizeof(*lone));
+	if (!lone)
 		return lk__fail(error, LK_ENOMEM, "out of memory");
-	single->topo.ops = &single_ops;
-	int rc = lk__node_init(&single->node, config, events, context, error);
+	lone->topo.ops = &lone_ops;
+	int rc = lk__node_init(&lone->node, config, events, context, error);
+	if (rc == 0 && config->deployment != LK__SINGLE)
+		rc = lone_find(lone, config, error);
 	if (rc < 0) {
-		single_free(&single->topo);
+		lone_free(&lone->topo);
 		return rc;
 	}
-	*topo_out = &single->topo;
+	*topo_out = &lone->topo;
 	return 0;
 }
 
 int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
 		 const struct lk__node_events *events, void *context, lk_error *error)
 {
-	if (config->deployment == LK__REPLICAS)
-		return lk__topo_replicas_new(topo_out, config, events, context, error);
-	if (config->deployment == LK__SENTINEL)
-		return lk__topo_sentinel_new(topo_out, config, events, context, error);
+	if (config->scheme == LK__SCHEME_NONE)
+		return lk__fail(error, LK_EINVAL,
+				"no server is named: set the option url or LOCKKEEPER_URL");
 	if (config->deployment == LK__CLUSTER)
 		return lk__topo_cluster_new(topo_out, config, events, context, error);
-	switch (config->scheme) {
-	case LK__SCHEME_TCP:
-	case LK__SCHEME_TLS:
-	case LK__SCHEME_UNIX:
-		return topo_single_new(topo_out, config, events, context, error);
-	case LK__SCHEME_NONE:
-		break;
-	}
-	return lk__fail(error, LK_EINVAL,
-			"no server is named: set the option url or LOCKKEEPER_URL");
+	return lone_new(topo_out, config, events, context, error);
 }

@@ -42,7 +42,7 @@ struct lk__topo_ops {
 	int64_t (*moved_ns)(struct lk__topo *topo, uint16_t slot);
 	/* Of a threadless client: looks for masters as far as that goes without waiting, and has
 	 * the set tell when it goes on. Returns when to call again without that; 0: at once, since
-	 * connections may go on. NULL: nobody looks. */
+	 * connections may go on; LK__NEVER: nobody looks. */
 	int64_t (*turn)(struct lk__topo *topo, int set_fd);
 	void (*close)(struct lk__topo *topo);
 	void (*free)(struct lk__topo *topo);
@@ -58,26 +58,13 @@ struct lk__topo {
 int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
 		 const struct lk__node_events *events, void *context, lk_error *error);
 
-/* A master and its replicas, listed; and a master that sentinels name. */
-int lk__topo_replicas_new(struct lk__topo **topo_out, const struct lk_config *config,
-			  const struct lk__node_events *events, void *context, lk_error *error);
-int lk__topo_sentinel_new(struct lk__topo **topo_out, const struct lk_config *config,
-			  const struct lk__node_events *events, void *context, lk_error *error);
-
-/* Both are one node that a scout finds, asking as `asking` says, which it takes over (NULL: there
- * was no memory for it). */
-struct lk__master_ops;
-int lk__topo_moving_new(struct lk__topo **topo_out, const struct lk__master_ops *ops,
-			struct lk_config *asking, const struct lk_config *config,
-			const struct lk__node_events *events, void *context, lk_error *error);
-
 /* Several masters, each with some of the slots. */
 int lk__topo_cluster_new(struct lk__topo **topo_out, const struct lk_config *config,
 			 const struct lk__node_events *events, void *context, lk_error *error);
 
 static inline int64_t lk__topo_turn(struct lk__topo *topo, int set_fd)
 {
-	return topo->ops->turn ? topo->ops->turn(topo, set_fd) : LK__NEVER;
+	return topo->ops->turn(topo, set_fd);
 }
 
 static inline bool lk__topo_has(struct lk__topo *topo, const char *id)
