@@ -10,7 +10,7 @@
 local function keep_hash(owner, nobody)
 	if redis.call('HEXISTS', KEYS[1], owner) == 1 then
 		redis.call('HDEL', KEYS[1], owner)
-		redis.call('HSET', KEYS[1], nobody, 1)
+		redis.call('HSET', KEYS[1], nobody, '1')
 		-- The last one: a short time may be over at once, and then the key goes.
 		local answer = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', keep_ms))
 		if type(answer) == 'table' then

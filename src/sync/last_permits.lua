@@ -7,7 +7,7 @@
 -- Gives: make_last
 local function make_last(least)
 	local rest = redis.pcall('PTTL', KEYS[1])
-	local newest = rest ~= -1 and redis.pcall('ZRANGE', in_use, -1, -1, 'WITHSCORES') or {}
+	local newest = rest ~= -1 and redis.pcall('ZRANGE', in_use, '-1', '-1', 'WITHSCORES') or {}
 	if type(rest) == 'table' or newest.err then
 		return newest.err and newest or rest
 	elseif rest < 0 then

@@ -7,7 +7,7 @@
 -- Needs: now, counter
 -- Gives: next_token
 local function next_token()
-	local written = redis.call('GETRANGE', counter, 0, 16)
+	local written = redis.call('GETRANGE', counter, '0', '16')
 	if written == '' and redis.call('EXISTS', counter) == 0 then
 		written = '0'
 	end

@@ -5,7 +5,7 @@
 -- Needs: lock
 -- Gives: own_by
 local function own_by(field, lease)
-	redis.call('HSET', lock, field, 1)
+	redis.call('HSET', lock, field, '1')
 	local expiring = redis.pcall('PEXPIRE', lock, lease)
 	if type(expiring) == 'table' then
 		-- A refused PEXPIRE (ACL) must not leave a lock without a time to live.

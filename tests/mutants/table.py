@@ -188,12 +188,12 @@ MUTANTS = [
         Program("unit/test_term", "a seed that finds it changes with each event before")),
     # ---- fence tokens ----
     Mutant("token-text", "a fence token is written as Lua writes numbers", [
-        ("src/sync/fenced/acquire.lua", "string.format('%.0f', math.max(newest + 1, now))",
-         "tostring(math.max(newest + 1, now))")],
+        ("src/sync/fenced/acquire.lua", "string.format('%.0f', math.max(newest + 1, now_us))",
+         "tostring(math.max(newest + 1, now_us))")],
         World("kinds")),
     Mutant("token-same", "a fence token is given twice", [
-        ("src/sync/fenced/acquire.lua", "math.max(newest + 1, now)",
-         "math.max(newest, math.floor(now / 1000000) * 1000000)")],
+        ("src/sync/fenced/acquire.lua", "math.max(newest + 1, now_us)",
+         "math.max(newest, math.floor(now_us / 1000000) * 1000000)")],
         World("kinds")),
     # ---- red locks ----
     Mutant("minority", "less than a majority is enough", [

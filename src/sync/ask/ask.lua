@@ -20,7 +20,7 @@ local function tell(count)
 	return {count, type(listeners) == 'number' and listeners or 0}
 end
 
-if redis.pcall('GETRANGE', KEYS[2], 0, #ARGV[2]) == ARGV[2] .. '\n' then
+if redis.pcall('GETRANGE', KEYS[2], '0', #ARGV[2]) == ARGV[2] .. '\n' then
 	local named = string.match(redis.call('GET', KEYS[2]), '^[^\n]*\n(.-)\n\n')
 	return tell(select(2, string.gsub(named, '[^\n]+', '')))
 end
@@ -29,7 +29,7 @@ local fields = {}
 if kind == 'none' then
 	return {0, 0}
 elseif kind == 'string' then
-	local token = redis.call('GETRANGE', KEYS[1], 0, most)
+	local token = redis.call('GETRANGE', KEYS[1], '0', most)
 	fields[1] = #token > most and '*' or token
 elseif kind ~= 'hash' then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a lock')

@@ -198,7 +198,7 @@ end
 -- others a little later, by their rank.
 local function look_again_ms(self)
 	local rank = APART_MAX
-	for i, member in ipairs(redis.call('ZRANGE', order, 0, APART_MAX - 1)) do
+	for i, member in ipairs(redis.call('ZRANGE', order, '0', APART_MAX - 1)) do
 		rank = member == self.member and i - 1 or rank
 	end
 	local left = redis.call('PTTL', lock)

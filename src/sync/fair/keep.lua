@@ -18,6 +18,6 @@ local kept = keep_hash(ARGV[2], ARGV[4])
 if kept ~= true then
 	return kept
 end
-local head = redis.call('LINDEX', KEYS[2], 0)
+local head = redis.call('LINDEX', KEYS[2], '0')
 local listeners = head and redis.pcall('PUBLISH', ARGV[3] .. ':' .. head, '0')
 return type(listeners) == 'number' and listeners or 0

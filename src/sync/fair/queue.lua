@@ -85,7 +85,7 @@ end
 -- Nothing stays noted.
 local function lower_all(by)
 	if by > 0 then
-		for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+		for _, other in ipairs(redis.call('LRANGE', queue, '0', '-1')) do
 			lower(other, by)
 		end
 	end
@@ -116,7 +116,7 @@ local function queue_pop(head, wait, alone)
 	local all_ours = redis.call('HLEN', ours) - (last and 1 or 0) == count
 	if all_ours and by <= (count + OFF_WAITS) * wait then
 		if not last or last == head then
-			last = redis.call('LINDEX', queue, -1)
+			last = redis.call('LINDEX', queue, '-1')
 		end
 		redis.call('HSET', ours, OFF, string.format('%.0f ', by) .. last)
 		off_known = nil
@@ -175,7 +175,7 @@ end
 local foreign = own == 'mode' or string.sub(own, -6) == ':write'
 local released = what == 'release' and not foreign and redis.call('HDEL', lock, own) == 1
 if released then
-	local first = redis.call('LRANGE', queue, 0, 1)
+	local first = redis.call('LRANGE', queue, '0', '1')
 	if not first[1] then
 		return 0
 	end
@@ -198,7 +198,7 @@ end
 -- A waiter gives up, wherever it stands; false if it is not there.
 local function queue_leave(field, wait)
 	local behind = {}
-	for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+	for _, other in ipairs(redis.call('LRANGE', queue, '0', '-1')) do
 		if behind.found then
 			table.insert(behind, other)
 		end
@@ -212,7 +212,7 @@ local function queue_leave(field, wait)
 	for _, other in ipairs(behind) do
 		lower(other, wait)
 	end
-	redis.call('LREM', queue, 0, field)
+	redis.call('LREM', queue, '0', field)
 	redis.call('ZREM', scores, field)
 	redis.call('HDEL', ours, field)
 	if redis.call('EXISTS', queue) == 0 then
@@ -299,7 +299,7 @@ end
 -- The next in the queue; how many heard of it; whether it stands alone.
 local function settle(news)
 	while true do
-		local first = redis.call('LRANGE', queue, 0, 1)
+		local first = redis.call('LRANGE', queue, '0', '1')
 		local head, alone = first[1], not first[2]
 		if not head or head == own then
 			return head, 0, alone
@@ -336,7 +336,7 @@ local function queue_up(lease, wait)
 	if score then
 		score = math.max(score, now + held_ms + wait)
 	else
-		local last = redis.call('LINDEX', queue, -1)
+		local last = redis.call('LINDEX', queue, '-1')
 		if not last then
 			queue_clear()
 		end
@@ -362,9 +362,9 @@ local function look_again_ms(lease)
 	if redis.call('EXISTS', lock) == 1 then
 		return redis.call('PTTL', lock)
 	end
-	local head = redis.call('LINDEX', queue, 0)
+	local head = redis.call('LINDEX', queue, '0')
 	local until_dead = head and (score_of(head) or now) - now or 0
-	local second = redis.call('LINDEX', queue, 1) == own
+	local second = redis.call('LINDEX', queue, '1') == own
 	return math.max(1, math.min(until_dead, second and TAKES_MS or tonumber(lease)))
 end
 

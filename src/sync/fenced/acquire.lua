@@ -23,84 +23,89 @@
 -- Safe to send twice: a repetition finds its own field, never shortens the lease and answers the
 -- token that it was granted with, which is the newest, since only a grant raises it.
 -- Replicas must have what it grants.
---include "prologue.lua" gives lease, now
-local lock = KEYS[1]
---include "wait_turn.lua" gives wait_turn, turns, TAKEN
-local from = ARGV[4]
-local own = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+--include "prologue.lua" gives lease, time
+local now_us = time[1] * 1000000 + time[2]
+local lock, from = KEYS[1], ARGV[4]
+local free = from == '' and redis.call('EXISTS', lock) == 0
+local own = not free and redis.pcall('HEXISTS', lock, ARGV[1])
 if type(own) == 'table' then
 	if not string.find(own.err, 'WRONGTYPE') then
 		return own
 	end
-	local kind = redis.call('TYPE', KEYS[1]).ok
+	local kind = redis.call('TYPE', lock).ok
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a fenced lock')
 end
 own = own == 1
-if not own and from ~= '' and redis.call('HEXISTS', KEYS[1], from) == 0 then
+if not own and from ~= '' and redis.call('HEXISTS', lock, from) == 0 then
 	return -3
 end
-if not own and from == '' and redis.call('EXISTS', KEYS[1]) == 1 then
-	if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
-		return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fenced one')
+local token
+if own or from ~= '' or free and ARGV[9] ~= '1' then
+	local newest, most = 0, own and 9007199254740991 or 9007199254740990
+	for i = 2, #KEYS do
+		local text = redis.call('GETRANGE', KEYS[i], '0', '16')
+		if text == '' and redis.call('EXISTS', KEYS[i]) == 0 then
+			text = '0'
+		end
+		local last = string.find(text, '^%d+$') and tonumber(text)
+		if not last or last > most then
+			local why = 'WRONGTYPE no fence token can follow what the counter has'
+			return redis.error_reply(why)
+		end
+		newest = math.max(newest, last)
 	end
-	-- An owner's field ends in a number. A user who may not ask waits.
-	local some = redis.pcall('HRANDFIELD', KEYS[1])
-	if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
-		return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
+	if own and newest > 0 then
+		-- Nothing else is written: when memory is short, that would be refused, and the
+		-- lock freed.
+		lease = math.max(lease, redis.call('PTTL', lock))
+		redis.call('PEXPIRE', lock, string.format('%.0f', lease))
+		return redis.status_reply('TOKEN ' .. string.format('%.0f', newest))
 	end
-	if ARGV[6] then
-		wait_turn(ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+	token = string.format('%.0f', math.max(newest + 1, now_us))
+	if from ~= '' then
+		redis.call('HDEL', lock, from)
 	end
-	return redis.call('PTTL', KEYS[1])
-end
-if not own and from == '' and ARGV[9] == '1' then
-	return wait_turn(ARGV[6], ARGV[7], ARGV[8], '1')
-end
-local newest, most = 0, own and 9007199254740991 or 9007199254740990
-for i = 2, #KEYS do
-	local text = redis.call('GETRANGE', KEYS[i], 0, 16)
-	if text == '' and redis.call('EXISTS', KEYS[i]) == 0 then
-		text = '0'
+	local answer = KEYS[3] and redis.pcall('SET', KEYS[3], token)
+	if not (answer and answer.err) then
+		answer = redis.pcall('SET', KEYS[2], token, 'PX', '2592000000')
 	end
-	local last = string.find(text, '^%d+$') and tonumber(text)
-	if not last or last > most then
-		return redis.error_reply('WRONGTYPE no fence token can follow what the counter has')
+	if not answer.err then
+		answer = redis.pcall('HSET', lock, ARGV[1], '1')
+		if type(answer) ~= 'table' and
+			(not own or redis.call('PTTL', lock) < lease) then
+			answer = redis.pcall('PEXPIRE', lock, ARGV[2])
+		end
 	end
-	newest = math.max(newest, last)
-end
-if own and newest > 0 then
-	-- Nothing else is written: when memory is short, that would be refused, and the lock freed.
-	lease = math.max(lease, redis.call('PTTL', KEYS[1]))
-	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lease))
-	return redis.status_reply('TOKEN ' .. string.format('%.0f', newest))
-end
-local token = string.format('%.0f', math.max(newest + 1, now))
-local writes = {
-	{'SET', KEYS[2], token, 'PX', '2592000000'},
-	{'HSET', KEYS[1], ARGV[1], 1},
-}
-if not own or redis.call('PTTL', KEYS[1]) < lease then
-	table.insert(writes, {'PEXPIRE', KEYS[1], ARGV[2]})
-end
-if KEYS[3] then
-	table.insert(writes, 1, {'SET', KEYS[3], token})
-end
-if from ~= '' then
-	redis.call('HDEL', KEYS[1], from)
-end
-for _, write in ipairs(writes) do
-	local answer = redis.pcall(unpack(write))
-	if type(answer) == 'table' and answer['err'] then
+	if type(answer) == 'table' then
 		-- A refusal (ACL, memory) must not leave a lock without a time to live.
-		redis.call('HDEL', KEYS[1], ARGV[1])
+		redis.call('HDEL', lock, ARGV[1])
 		if from == '' then
 			return answer
 		end
 		redis.pcall('PUBLISH', ARGV[5], '0')
-		return redis.status_reply('FREED ' .. answer['err'])
+		return redis.status_reply('FREED ' .. answer.err)
+	end
+	if not ARGV[6] then
+		return redis.status_reply('TOKEN ' .. token)
 	end
 end
-if ARGV[6] then
+--include "wait_turn.lua" gives wait_turn, turns, TAKEN
+if token then
 	wait_turn(ARGV[6], TAKEN, ARGV[8], ARGV[9])
+	return redis.status_reply('TOKEN ' .. token)
 end
-return redis.status_reply('TOKEN ' .. token)
+if free then
+	return wait_turn(ARGV[6], ARGV[7], ARGV[8], '1')
+end
+if redis.call('HEXISTS', lock, 'mode') == 1 then
+	return redis.error_reply('WRONGTYPE the key is a read/write lock, not a fenced one')
+end
+-- An owner's field ends in a number. A user who may not ask waits.
+local some = redis.pcall('HRANDFIELD', lock)
+if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+	return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
+end
+if ARGV[6] then
+	wait_turn(ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+end
+return redis.call('PTTL', lock)

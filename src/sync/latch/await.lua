@@ -10,7 +10,7 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
 	return false
 end
-local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], '0', '20')
 if not count or not string.find(count, '^-?%d+$') then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 end

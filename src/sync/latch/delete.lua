@@ -17,7 +17,7 @@
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' and
 	(kind ~= 'string' or
-	not string.find(redis.call('GETRANGE', KEYS[1], 0, 20), '^-?%d+$')) then
+	not string.find(redis.call('GETRANGE', KEYS[1], '0', '20'), '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 end
 local removed = redis.call('DEL', KEYS[1])

@@ -21,13 +21,13 @@ end
 --include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
-	local there = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+	local there = kind == 'string' and redis.call('GETRANGE', KEYS[1], '0', '20')
 	if not there or not string.find(there, '^-?%d+$') then
 		return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a latch')
 	end
 	-- A copy that is still to come must not find another answer.
 	redis.call('DEL', KEYS[3])
-	redis.call('SET', KEYS[2], 0, 'PX', kept)
+	redis.call('SET', KEYS[2], '0', 'PX', kept)
 	if lasts > 0 then
 		make_last(lasts)
 	end

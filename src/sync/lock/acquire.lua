@@ -16,7 +16,7 @@
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease. It writes the
 -- lease all the same, so that what replicas acknowledge behind it is all of this.
 -- Replicas must have what it grants.
---include "prologue.lua" gives lease, now
+--include "prologue.lua" gives lease, time
 local lock, lasts = KEYS[1], ARGV[2]
 local free = redis.call('EXISTS', lock) == 0
 local own = not free and redis.pcall('HEXISTS', lock, ARGV[1])

@@ -14,7 +14,7 @@
 -- Safe to send twice: a repetition finds the taker, and never shortens its lease. It releases
 -- first; when the taking is refused it is a plain release, also for a user who may not publish.
 -- Replicas must have what it grants.
---include "prologue.lua" gives lease, now
+--include "prologue.lua" gives lease, time
 local refused
 if redis.call('HDEL', KEYS[1], ARGV[4]) == 0 then
 	if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then

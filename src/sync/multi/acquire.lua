@@ -11,7 +11,7 @@
 -- Refused: a key that is something else than a lock (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own fields, and never shortens a lease.
 -- Replicas must have what it grants.
---include "prologue.lua" gives lease, now
+--include "prologue.lua" gives lease, time
 local function wrong(key, what)
 	return redis.error_reply('WRONGTYPE "' .. string.sub(key, 1, 100) .. '" is a ' .. what)
 end
@@ -37,7 +37,7 @@ for _, key in ipairs(KEYS) do
 	-- What a repetition finds is not written again: when memory is short that would be refused.
 	local answer, longest = redis.call('HEXISTS', key, ARGV[1]), lease
 	if answer == 0 then
-		answer = redis.pcall('HSET', key, ARGV[1], 1)
+		answer = redis.pcall('HSET', key, ARGV[1], '1')
 	else
 		longest = math.max(lease, redis.call('PTTL', key))
 	end

@@ -26,7 +26,7 @@ for i = 1, #KEYS do
 	answers[i] = -1
 	if held then
 		redis.call('HDEL', KEYS[i], own)
-		redis.call('HSET', KEYS[i], nobody, 1)
+		redis.call('HSET', KEYS[i], nobody, '1')
 		-- The last one: a short time may be over at once, and then the key goes.
 		local answer = redis.pcall('PEXPIRE', KEYS[i], string.format('%.0f', keep_ms))
 		if type(answer) == 'table' then

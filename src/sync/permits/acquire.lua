@@ -22,18 +22,17 @@ if not string.find(ARGV[1], '^%d+$') or wanted < 1 or wanted > 1000 or #ARGV[4] 
 	not lasts or lasts % 1 ~= 0 or lasts < 0 or lasts > 31536000000 then
 	return redis.error_reply('LOCKKEEPER bad number of permits or id')
 end
---include "prologue.lua" gives lease, now
-now = math.floor(now / 1000)
-local in_use, now_ms = KEYS[2], now
+--include "prologue.lua" gives lease, time
+local in_use, now_ms = KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000)
 --include "last_permits.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
-local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], '0', '20')
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a permit semaphore')
 end
 local free = tonumber(count) or 0
-local expired = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now),
-	'LIMIT', 0, 1000)
+local expired = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now_ms),
+	'LIMIT', '0', '1000')
 if #expired > 0 then
 	redis.call('ZREM', KEYS[2], unpack(expired))
 	if count then
@@ -61,9 +60,9 @@ end
 local granted = count and (needed == 0 or free >= needed)
 if granted then
 	free = redis.call('DECRBY', KEYS[1], needed)
-	local expiry = string.format('%.0f', now + lease)
+	local expiry = string.format('%.0f', now_ms + lease)
 	for i = 1, wanted do
-		local longer = not ends[i] or ends[i] < now + lease
+		local longer = not ends[i] or ends[i] < now_ms + lease
 		local added = longer and redis.pcall('ZADD', KEYS[2], expiry, ids[i])
 		if type(added) == 'table' then
 			redis.call('INCRBY', KEYS[1], needed)
@@ -85,8 +84,8 @@ end
 if granted then
 	return false
 end
-local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+local first = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
 if #first == 0 or tonumber(first[2]) >= 922337203685477 then
 	return -1
 end
-return tonumber(first[2]) - now
+return tonumber(first[2]) - now_ms

@@ -11,7 +11,7 @@
 --include "time.lua" gives now
 now = string.format('%.0f', math.floor(now / 1000))
 local kind = redis.call('TYPE', KEYS[1]).ok
-local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], '0', '20')
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a permit semaphore')
 end

@@ -25,14 +25,14 @@ end
 local in_use, now_ms = KEYS[4], math.floor(now / 1000)
 --include "last_permits.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
-local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], '0', '20')
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a permit semaphore')
 end
 if count and ARGV[4] == 'new' then
 	-- A copy that is still to come must not find another answer.
 	redis.call('DEL', KEYS[3])
-	redis.call('SET', KEYS[2], 0, 'PX', kept)
+	redis.call('SET', KEYS[2], '0', 'PX', kept)
 	make_last(lasts)
 	return 0
 end

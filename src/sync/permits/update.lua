@@ -29,7 +29,7 @@ local expiry = redis.call('ZSCORE', KEYS[4], id)
 if not expiry or tonumber(expiry) <= now_ms then
 	-- A copy that is still to come must not find another answer.
 	redis.call('DEL', KEYS[3])
-	redis.call('SET', KEYS[2], 0, 'PX', kept)
+	redis.call('SET', KEYS[2], '0', 'PX', kept)
 	return 0
 end
 -- First a write that is allowed when memory is short: no id is empty.

@@ -15,17 +15,19 @@
 -- Refused: a key that is something else than a string (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own token, and never shortens the lease.
 -- Replicas must have what it grants.
---include "prologue.lua" gives lease, now
+--include "prologue.lua" gives lease, time
 local lock = KEYS[1]
---include "wait_turn.lua" gives wait_turn, turns, TAKEN
-local taken = ARGV[7] ~= '1' and redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
-if taken and taken.ok then
-	if ARGV[4] then
-		wait_turn(ARGV[4], TAKEN, ARGV[6], ARGV[7])
-	end
+local taken = ARGV[7] ~= '1' and redis.pcall('SET', lock, ARGV[1], 'NX', 'PX', ARGV[2])
+local granted = taken and taken.ok
+if granted and not ARGV[4] then
 	return false
 end
-local kind = redis.call('TYPE', KEYS[1]).ok
+--include "wait_turn.lua" gives wait_turn, turns, TAKEN
+if granted then
+	wait_turn(ARGV[4], TAKEN, ARGV[6], ARGV[7])
+	return false
+end
+local kind = redis.call('TYPE', lock).ok
 if kind == 'none' and ARGV[7] == '1' then
 	return wait_turn(ARGV[4], ARGV[5], ARGV[6], '1')
 end
@@ -33,20 +35,20 @@ if kind == 'none' then
 	return taken -- refused (memory, ACL)
 end
 if kind == 'hash' then
-	kind = redis.call('HEXISTS', KEYS[1], 'mode') == 1 and 'read/write lock'
+	kind = redis.call('HEXISTS', lock, 'mode') == 1 and 'read/write lock'
 		or 'hash, as of a reentrant lock'
 end
 if kind ~= 'string' then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a plain lock')
 end
 -- No more of it than tells whether it is this token: a stranger's string may be large.
-local held = redis.call('GETRANGE', KEYS[1], 0, math.max(#ARGV[1], 63))
+local held = redis.call('GETRANGE', lock, '0', '255')
 if held ~= ARGV[1] then
 	if ARGV[4] then
 		wait_turn(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 	end
-	return {redis.call('PTTL', KEYS[1]), string.sub(held, 1, 64)}
+	return {redis.call('PTTL', lock), string.sub(held, 1, 64)}
 end
-lease = math.max(lease, redis.call('PTTL', KEYS[1]))
-redis.call('PEXPIRE', KEYS[1], string.format('%.0f', lease))
+lease = math.max(lease, redis.call('PTTL', lock))
+redis.call('PEXPIRE', lock, string.format('%.0f', lease))
 return false

@@ -17,8 +17,8 @@
 -- Safe to send twice: a repetition never shortens the taker's lease. When the taking is refused it
 -- is a plain release.
 -- Replicas must have what it grants.
---include "prologue.lua" gives lease, now
-local held = redis.pcall('GETRANGE', KEYS[1], 0, math.max(#ARGV[1], #ARGV[4]))
+--include "prologue.lua" gives lease, time
+local held = redis.pcall('GETRANGE', KEYS[1], '0', math.max(#ARGV[1], #ARGV[4]))
 if held == ARGV[4] then
 	local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 	if taken.err then

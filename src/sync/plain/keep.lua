@@ -13,7 +13,7 @@
 -- nobody's token, and writes what is left of the time.
 -- Replicas must have what it did.
 --include "keep.lua" gives keep_ms
-local token = redis.pcall('GETRANGE', KEYS[1], 0, math.max(#ARGV[2], #ARGV[4]))
+local token = redis.pcall('GETRANGE', KEYS[1], '0', math.max(#ARGV[2], #ARGV[4]))
 if token == ARGV[2] then
 	local keep = string.format('%.0f', keep_ms)
 	redis.call('PEXPIRE', KEYS[1], keep)

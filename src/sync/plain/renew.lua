@@ -11,7 +11,7 @@
 local answers = {}
 for i = 1, #KEYS do
 	local token, lease = ARGV[2 * i - 1], ARGV[2 * i]
-	if redis.pcall('GETRANGE', KEYS[i], 0, #token) == token then
+	if redis.pcall('GETRANGE', KEYS[i], '0', #token) == token then
 		if lease ~= '1' then
 			local longest = math.max(tonumber(lease), redis.call('PTTL', KEYS[i]))
 			redis.call('PEXPIRE', KEYS[i], string.format('%.0f', longest))

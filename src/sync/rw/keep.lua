@@ -51,9 +51,9 @@ end
 if lives(ARGV[2], KEYS[2]) then
 	local whole = string.format('%.0f', math.max(keep_ms, others()))
 	redis.call('HDEL', KEYS[1], ARGV[2])
-	redis.call('HSET', KEYS[1], ARGV[4], 1)
+	redis.call('HSET', KEYS[1], ARGV[4], '1')
 	if reads then
-		redis.call('SET', KEYS[3], 1, 'PX', string.format('%.0f', keep_ms))
+		redis.call('SET', KEYS[3], '1', 'PX', string.format('%.0f', keep_ms))
 		redis.call('DEL', KEYS[2])
 	end
 	-- The last one: a short time may be over at once, and then the key goes. The hash has one

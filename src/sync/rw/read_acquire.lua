@@ -14,7 +14,8 @@
 -- · status "LATE <server us>". Refused: a key that is something else (WRONGTYPE).
 -- Safe to send twice: a repetition finds its own field, and never shortens the lease.
 -- Replicas must have what it grants.
---include "prologue.lua" gives lease, now
+--include "prologue.lua" gives lease, time
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local mode = redis.pcall('HGET', KEYS[1], 'mode')
 if type(mode) == 'table' then
 	if string.find(mode.err, 'WRONGTYPE') then
@@ -42,8 +43,8 @@ if asked and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 			return redis.call('PTTL', KEYS[1])
 		end
 	else
-		local last = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-		local rest = last and tonumber(last) - now / 1000
+		local last = redis.call('ZREVRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
+		local rest = last and tonumber(last) - now_ms
 		if rest and rest > 0 then
 			return math.ceil(rest)
 		end
@@ -51,16 +52,16 @@ if asked and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 end
 -- The timeout key first: it comes with its time to live, and without it the hold does not count.
 -- Both end at one moment, so that a release can tell which hold has been the longest.
-local ends = string.format('%.0f', math.floor(now / 1000) + lease)
+local ends = string.format('%.0f', now_ms + lease)
 if redis.call('PTTL', KEYS[2]) < lease then
-	redis.call('SET', KEYS[2], 1, 'PX', ARGV[2])
+	redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
 	redis.pcall('PEXPIREAT', KEYS[2], ends)
 end
 local answer
 if mode then
-	answer = redis.pcall('HSET', KEYS[1], ARGV[1], 1)
+	answer = redis.pcall('HSET', KEYS[1], ARGV[1], '1')
 else
-	answer = redis.pcall('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
+	answer = redis.pcall('HSET', KEYS[1], 'mode', 'read', ARGV[1], '1')
 end
 if type(answer) ~= 'table' and (not mode or redis.call('PTTL', KEYS[1]) < lease) then
 	answer = redis.pcall('PEXPIREAT', KEYS[1], ends)

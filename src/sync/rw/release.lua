@@ -20,29 +20,43 @@
 if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' then
 	return false -- of the other side, or of neither: the lock would be left as nobody's
 end
-local lock = KEYS[1]
+local lock, says = KEYS[1], ARGV[3]
+local reads, own, whole = says == '0', -1, 0
+if reads then
+	own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', lock)
+end
+local held = redis.call('HDEL', lock, ARGV[1]) == 1
+if reads then
+	redis.call('DEL', KEYS[2])
+end
+local mode = held and redis.call('HGET', lock, 'mode')
+if mode == 'write' and reads then
+	return 0
+end
+local left = held and redis.call('HLEN', lock)
+local ends = mode and left == 1 -- as usual: nobody else has it
 --include "turns.lua" gives turns, TAKEN
+if ends then
+	redis.call('DEL', lock)
+	--include "nobody_waits.lua"
+end
 --include "give_turn.lua" gives give_turn
+if ends then
+	return give_turn(ARGV[2], says, true) -- readers may listen beside writers
+end
 -- No writer has its turn: waiting writers need not look.
 local function tell_readers()
 	local wait = redis.pcall('ZCARD', turns)
 	local before = type(wait) == 'number' and wait > 0 and '0' or ''
-	local told = redis.pcall('PUBLISH', ARGV[2], before .. ARGV[3])
+	local told = redis.pcall('PUBLISH', ARGV[2], before .. says)
 	return type(told) == 'number' and told or 0
 end
-local own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[1])
-local held = redis.call('HDEL', KEYS[1], ARGV[1]) == 1
-redis.call('DEL', KEYS[2])
 if not held then
 	redis.call('ZREM', KEYS[3], ARGV[1])
 	tell_readers()
 	return false
 end
-local mode = redis.call('HGET', KEYS[1], 'mode')
-if mode == 'write' and ARGV[3] == '0' then
-	return 0
-end
-local prefix = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 -- So many timeout keys are looked at; of a hash with more fields, some that are drawn.
 local bound, looked = 10000, 0
 -- The end of a reader's longest hold, in ms; those of the dead are taken out.
@@ -55,15 +69,15 @@ local function rest_of(field, count)
 		longest = math.max(longest, redis.call('PTTL', key))
 	end
 	if depth and longest <= 0 and looked < bound then
-		redis.call('HDEL', KEYS[1], field)
+		redis.call('HDEL', lock, field)
 	end
 	return longest
 end
 -- The lock lasts as long as the longest hold that is left. If another than ours has been that,
 -- one that lives is enough.
 local longest, enough = 0, own >= 0 and own < whole
-local few = redis.call('HLEN', KEYS[1]) <= bound
-local fields = few and redis.call('HGETALL', KEYS[1]) or {}
+local few = left <= bound
+local fields = few and redis.call('HGETALL', lock) or {}
 for i = 1, #fields, 2 do
 	local rest = rest_of(fields[i], fields[i + 1])
 	if enough and rest > 0 then
@@ -72,22 +86,23 @@ for i = 1, #fields, 2 do
 	longest = math.max(longest, rest)
 end
 for _ = 1, few and 0 or 100 do
-	local field = redis.pcall('HRANDFIELD', KEYS[1])
+	local field = redis.pcall('HRANDFIELD', lock)
 	if type(field) == 'string' then
-		rest_of(field, redis.call('HGET', KEYS[1], field))
+		rest_of(field, redis.call('HGET', lock, field))
 	end
 end
 local known = few and looked < bound -- else it stays until the end that it has
 if known and longest == 0 then
-	redis.call('DEL', KEYS[1])
-	return give_turn(ARGV[2], ARGV[3], true) -- readers may listen beside writers
+	redis.call('DEL', lock)
+	return give_turn(ARGV[2], says, true)
 end
 if known then
-	redis.call('PEXPIRE', KEYS[1], string.format('%.0f', longest))
+	redis.call('PEXPIRE', lock, string.format('%.0f', longest))
 end
 if mode == 'read' then
 	-- A writer sleeps until the end that it saw. A little less is not worth a message.
-	return known and whole - longest > 1000 and give_turn(ARGV[2], ARGV[3], true) or 0
+	local sooner = known and (not reads or whole - longest > 1000)
+	return sooner and give_turn(ARGV[2], says, true) or 0
 end
-redis.call('HSET', KEYS[1], 'mode', 'read')
+redis.call('HSET', lock, 'mode', 'read')
 return tell_readers()

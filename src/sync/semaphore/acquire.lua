@@ -29,7 +29,7 @@ end
 --include "late.lua"
 --include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
-local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], '0', '20')
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 end

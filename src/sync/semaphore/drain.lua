@@ -19,7 +19,7 @@ end
 --include "change.lua" gives now, kept
 --include "last.lua" gives make_last
 local kind = redis.call('TYPE', KEYS[1]).ok
-local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 20)
+local count = kind == 'string' and redis.call('GETRANGE', KEYS[1], '0', '20')
 if kind ~= 'none' and not (count and string.find(count, '^-?%d+$')) then
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a semaphore')
 end
@@ -29,7 +29,7 @@ end
 if not count or tonumber(count) == 0 then
 	-- A copy that is still to come must not find another answer.
 	redis.call('DEL', KEYS[3])
-	redis.call('SET', KEYS[2], 0, 'PX', kept)
+	redis.call('SET', KEYS[2], '0', 'PX', kept)
 	return 0
 end
 redis.call('SET', KEYS[2], count, 'PX', kept)

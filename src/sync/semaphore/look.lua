@@ -10,4 +10,4 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
 	return false
 end
-return redis.pcall('GETRANGE', KEYS[1], 0, 20)
+return redis.pcall('GETRANGE', KEYS[1], '0', '20')
