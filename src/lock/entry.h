@@ -478,47 +478,6 @@ bool lk__entry_in_doubt(const struct lk__entry *entry);
  * whose epoch is not the one that is returned any more. */
 uint64_t lk__entry_begin_try(struct lk__entry *entry);
 
-/*
- * The effects of a change of the hold beyond the entry, at most one of each. Only the functions of
- * hold.h call those that return it: they carry it out, in a fixed order, before the mutex is given
- * up.
- */
-struct lk__entry_effects {
-	struct lk__hold *lost;  /* its owner is told */
-	uint64_t unasked;       /* the release of this number is sent; 0: none, */
-	int64_t promised_ns;    /* which its owner was told to have until then */
-	bool watch;             /* the current hold goes to the watchdog, */
-	int64_t now_ns;         /* as of then */
-	struct lk__hold *ended; /* is freed */
-};
-#define LK__CARRY_OUT __attribute__((warn_unused_result))
-
-/* The hold is over without a release: it is kept until its owner has released it. */
-LK__CARRY_OUT struct lk__entry_effects lk__entry_note_loss(struct lk__entry *entry, int64_t now_ns);
-
-/* The current hold ends: counted, and out of the entry. */
-LK__CARRY_OUT struct lk__entry_effects lk__entry_note_drop(struct lk__entry *entry, int64_t now_ns);
-
-/* A wire grant for `number`, sent at `sent_ns`, goes to the waiter, who leaves the queue. */
-LK__CARRY_OUT struct lk__entry_effects lk__entry_note_grant(struct lk__entry *entry,
-							    struct lk__caller *waiter,
-							    uint64_t number, int64_t sent_ns,
-							    int64_t lease_ms);
-
-/* The grant as it stands goes to the waiter, who leaves the queue. */
-LK__CARRY_OUT struct lk__entry_effects lk__entry_note_hand(struct lk__entry *entry,
-							   struct lk__caller *waiter,
-							   int64_t now_ns);
-
-/* Gives a hold of this entry, which has none, what the server granted in another entry's queue. */
-LK__CARRY_OUT struct lk__entry_effects lk__entry_note_moved(struct lk__entry *entry,
-							    struct lk__hold *hold,
-							    const struct lk__grant *grant);
-
-/* A renewal for so long got no answer. It may have been done, or a copy of it may still run: then
- * the server has the lock for a lease longer than is known here. */
-void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms);
-
 /* Takes the current hold out: what becomes of it is the caller's. */
 void lk__entry_take_hold(struct lk__entry *entry);
 

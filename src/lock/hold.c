@@ -214,60 +214,162 @@ static void trace_hold(const struct lk__entry *entry, const char *what)
 		lk__trace_hold(&entry->client->log, entry->name, entry->hold->number, what);
 }
 
-/*
- * In this order: the owner knows of a loss before its number is released. The release is queued
- * before the mutex is free, so before the next head can send a try. The watchdog has a hold before
- * its caller returns. What ended goes last. None of this needs memory: an entry has its place in
- * the watchdog's heap, and some ready for each compensation that may follow from what it has sent.
- */
-static void carry_out(struct lk__entry *entry, struct lk__entry_effects effects)
+/* What follows from a change beyond the entry is done before the mutex is free, and needs no
+ * memory: an entry has its place in the watchdog's heap, and some ready for each compensation that
+ * may follow from what it has sent. */
+
+void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms)
 {
-	if (effects.lost)
-		hold_tell_loss(effects.lost);
-	if (effects.unasked)
-		release_unasked(entry, effects.unasked, effects.promised_ns);
-	if (effects.watch) {
-		lk__ear_open(entry);
-		lk__watch_hold(entry, effects.now_ns);
-	}
-	if (effects.ended)
-		lk__hold_free(effects.ended);
+	struct lk__grant *grant = &entry->grant;
+	int64_t from_ns = lk__later(lk__now_ns(), grant->valid_until_ns);
+	if (entry->is_quorum)
+		return; /* its parts are given back in any case */
+	grant->outlives_ns = lk__later(grant->outlives_ns, lk__after_ms(from_ns, lease_ms));
 }
 
+/* The owner knows of it before its number is released; and the release is queued before the next
+ * head can send a try. */
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 {
-	if (!lk__hold_extra(entry->hold)->no_loss)
+	struct lk__hold *hold = entry->hold;
+	assert(hold && !hold->lost);
+	if (!lk__hold_extra(hold)->no_loss)
 		lk__trouble_explain(entry, now_ns, true);
 	trace_hold(entry, "lost");
-	carry_out(entry, lk__entry_note_loss(entry, now_ns));
+	if (entry->renewing && (hold->watched || hold->wanted_until_ns))
+		lk__entry_note_unanswered(entry, lk__entry_lease_ms(entry, hold));
+	int64_t promised_ns = lk__hold_deadline(hold);
+	hold->own_until_ns = lk__earlier(promised_ns, now_ns);
+	hold->lost = true;
+	lk__entry_take_hold(entry);
+	LL_APPEND(entry->lost, hold);
+	lk__entry_count(entry, held, (uint64_t)-1);
+	/* The other side may keep the key: what is over would stay in it. Of several nodes, some
+	 * may have it still, and for longer than was ever confirmed; so may a node whose answer to
+	 * an extension or a renewal is missing. A copy of the acquire may still run, and take the
+	 * lock. A leader keeps what is left of its place until it has stopped. */
+	bool may_be_left = entry->target.recipe->other_side || entry->is_quorum ||
+			   entry->grant.outlives_ns > now_ns ||
+			   entry->grant.repeated_until_ns > now_ns;
+	hold_tell_loss(hold);
+	if (may_be_left && !(entry->target.recipe->flags & LK__ELECTS))
+		release_unasked(entry, hold->number, promised_ns);
 }
 
 void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
 {
+	struct lk__hold *hold = entry->hold;
+	assert(hold);
 	trace_hold(entry, "given up by its owner");
-	carry_out(entry, lk__entry_note_drop(entry, now_ns));
+	lk__entry_take_hold(entry);
+	lk__entry_count(entry, held, (uint64_t)-1);
+	lk__entry_count_us(entry, hold, now_ns - hold->granted_ns);
+	lk__probe4(release, entry->name, entry->client->id, hold->number,
+		   now_ns - hold->granted_ns);
+	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
+	lk__hold_free(hold);
+}
+
+/* The watchdog has it before its caller returns. */
+static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)
+{
+	assert(!entry->hold); /* two owners never */
+	hold->entry = entry;
+	hold->count = 1;
+	hold->number = entry->grant.number;
+	assert(hold->has_extra || !entry->grant.fence);
+	if (hold->has_extra)
+		((struct lk__hold_extra *)(hold + 1))->fence = entry->grant.fence;
+	lk__note_begin(entry->client, lk__hold_extra(hold)->note, hold->number);
+	hold->granted_ns = now_ns;
+	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
+	hold->wanted_until_ns = 0;
+	hold->lost = hold->warned = false;
+	entry->hold = hold;
+	lk__holders_add(entry);
+	atomic_fetch_add(&entry->refs, 1);
+	lk__entry_count(entry, held, 1);
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (thread) {
+		pthread_mutex_lock(&thread->mutex);
+		DL_APPEND2(thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&thread->mutex);
+	}
+	lk__ear_open(entry);
+	lk__watch_hold(entry, now_ns);
+}
+
+static void grant_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
+{
+	assert(waiter->state != LK__WAITER_GRANTED);
+	lk__entry_leave_queue(entry, waiter);
+	waiter->state = LK__WAITER_GRANTED;
+	if (entry->target.recipe->sharing == LK__NO_HOLD) {
+		/* A copy of a try that was sent twice may still run: its record has to stay. */
+		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
+		if (entry->target.recipe->flags & LK__BECOMES_HOLDS)
+			atomic_fetch_add(&entry->client->unclaimed_grants, 1);
+		lk__entry_promote(entry);
+		return;
+	}
+	hold_begin(entry, waiter->hold, now_ns);
+	lk__entry_wake_askers(entry);
+	struct lk__owner owner = lk__hold_owner(entry->hold);
+	if (entry->hold->owner_serial == 0) /* others who wait under the same name re-enter */
+		DL_FOREACH(lk__entry_first(entry), waiter)
+	if (lk__owner_is(waiter->hold, &owner))
+		lk__thread_wake(waiter->thread);
+}
+
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
+{
+	grant_hand(entry, waiter, now_ns);
+	trace_hold(entry, "handed to the next caller in this client");
+}
+
+/* The others who were in the wait queue before the try was sent. */
+static void grant_all(struct lk__entry *entry, const struct lk__caller *first, int64_t sent_ns)
+{
+	struct lk__caller *waiter, *next;
+	DL_FOREACH_SAFE(lk__entry_first(entry), waiter, next)
+	{
+		if (waiter == first || waiter->since_ns >= sent_ns)
+			continue;
+		lk__entry_leave_queue(entry, waiter);
+		waiter->state = LK__WAITER_GRANTED;
+		lk__thread_wake(waiter->thread);
+	}
 }
 
 void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
 		     int64_t sent_ns, int64_t lease_ms)
 {
+	int64_t now_ns = lk__now_ns();
+	assert(number != 0 && sent_ns <= now_ns);
 	if (entry->hold) /* adopted meanwhile (lock/adopt.h), and gone since */
-		lk__entry_lose(entry, lk__now_ns());
-	carry_out(entry, lk__entry_note_grant(entry, waiter, number, sent_ns, lease_ms));
+		lk__entry_lose(entry, now_ns);
+	entry->grant.number = number;
+	entry->downgraded = entry->abandoned = false;
+	entry->grant.outlives_ns = 0;
+	entry->grant.lease_ms = lease_ms;
+	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
+	entry->grant.seen_ns = sent_ns;
+	lk__term_begin(&entry->term, now_ns);
+	lk__entry_count(entry, wire_grants, 1);
+	lk__client_record_want(entry->client);
+	if (entry->target.recipe->flags & LK__FOR_ALL)
+		grant_all(entry, waiter, sent_ns);
+	grant_hand(entry, waiter, now_ns);
 	lk__doubt_others(entry);
 }
 
 void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
 			  const struct lk__grant *grant)
 {
-	carry_out(entry, lk__entry_note_moved(entry, hold, grant));
+	entry->grant = *grant;
+	entry->abandoned = false;
+	hold_begin(entry, hold, lk__now_ns());
 	trace_hold(entry, "held");
-}
-
-void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
-{
-	carry_out(entry, lk__entry_note_hand(entry, waiter, now_ns));
-	trace_hold(entry, "handed to the next caller in this client");
 }
 
 /* ---- when it needs attention ---- */

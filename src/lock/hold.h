@@ -14,6 +14,10 @@ void lk__hold_free(struct lk__hold *hold);
 /* The hold is over without a release: told, and kept until its owner has released it. */
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
 
+/* A renewal for so long got no answer. It may have been done, or a copy of it may still run: then
+ * the server has the lock for a lease longer than is known here. */
+void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms);
+
 /* Ends the current hold: counted, out of the entry, freed. */
 void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
 

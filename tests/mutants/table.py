@@ -374,7 +374,7 @@ MUTANTS = [
          "\tif (teller && hold->lost)\n\t\tteller_give(client, teller, hold, LK__TELL_NOT")],
         World("elections")),
     Mutant("election-early", "the place of one that was told to stop is given back at once", [
-        ("src/lock/entry.c", "if (may_be_left && !(entry->target.recipe->flags & LK__ELECTS))",
+        ("src/lock/hold.c", "if (may_be_left && !(entry->target.recipe->flags & LK__ELECTS))",
          "if (may_be_left)")],
         World("elections")),
     # ---- told, and asked ----
