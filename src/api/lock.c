@@ -268,6 +268,13 @@ static int acquire_check(const char *operation, const lk_lock *lock,
 	return rc;
 }
 
+static int lock_adopt(const struct lk__call *call, const struct lk__want *want, lk_error *error)
+{
+	struct lk__adopting adopting;
+	lk__adopt_init(&adopting, call->entry, call->thread, want, error);
+	return lk__op_run(&adopting.op);
+}
+
 int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
 		    lk_error *error)
 {
@@ -288,8 +295,8 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 		struct lk__want want = lk__want_of(&own, wait_ms, lk__lock_settings(lock));
 		want.owner = call.owner;
 		want.cancel = own.cancel;
-		rc = call.multi  ? lk__multi_acquire(call.multi, &want, error)
-		     : own.field ? lk__adopt_run(call.entry, call.thread, &want, error)
+		rc = call.multi  ? lk__multi_run(LK__MULTI_ACQUIRE, call.multi, &want, 0, error)
+		     : own.field ? lock_adopt(&call, &want, error)
 				 : lk__acquire_run(call.entry, call.thread, &want, error);
 	}
 	lk__lock_leave(&call);
@@ -349,11 +356,19 @@ int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *
 		rc = lk__lock_enter(&call, lock, "lk_lock_release", own.owner, error);
 	if (rc)
 		return rc;
-	rc = call.multi ? lk__multi_release(call.multi, &call.owner, own.keep_ms, error)
+	const struct lk__want want = {.owner = call.owner};
+	rc = call.multi ? lk__multi_run(LK__MULTI_RELEASE, call.multi, &want, own.keep_ms, error)
 			: lk__release_run(call.entry, call.thread, &call.owner, own.keep_ms,
 					  own.no_wait != 0, error);
 	lk__lock_leave(&call);
 	return rc;
+}
+
+static int lock_extend(const struct lk__call *call, int64_t lease_ms, lk_error *error)
+{
+	struct lk__extending extending;
+	lk__extend_init(&extending, call->entry, call->thread, &call->owner, lease_ms, error);
+	return lk__op_run(&extending.op);
 }
 
 int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *options,
@@ -376,8 +391,9 @@ int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *opt
 		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
 	if (rc)
 		return rc;
-	rc = call.multi ? lk__multi_extend(call.multi, &call.owner, lease_ms, error)
-			: lk__extend_run(call.entry, call.thread, &call.owner, lease_ms, error);
+	const struct lk__want want = {.owner = call.owner};
+	rc = call.multi ? lk__multi_run(LK__MULTI_EXTEND, call.multi, &want, lease_ms, error)
+			: lock_extend(&call, lease_ms, error);
 	lk__lock_leave(&call);
 	return rc;
 }

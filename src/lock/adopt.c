@@ -259,11 +259,3 @@ void lk__adopt_init(struct lk__adopting *adopting, struct lk__entry *entry,
 	lk__op_begin(&adopting->op, adopting_step, thread, NULL);
 	atomic_fetch_add(&entry->client->trying, 1);
 }
-
-int lk__adopt_run(struct lk__entry *entry, struct lk__thread *thread, const struct lk__want *want,
-		  lk_error *error)
-{
-	struct lk__adopting adopting;
-	lk__adopt_init(&adopting, entry, thread, want, error);
-	return lk__op_run(&adopting.op);
-}

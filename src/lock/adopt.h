@@ -31,8 +31,4 @@ struct lk__adopting {
 void lk__adopt_init(struct lk__adopting *adopting, struct lk__entry *entry,
 		    struct lk__thread *thread, const struct lk__want *want, lk_error *error);
 
-/* The whole of it, in the calling thread. 0 or a code. */
-int lk__adopt_run(struct lk__entry *entry, struct lk__thread *thread, const struct lk__want *want,
-		  lk_error *error);
-
 #endif

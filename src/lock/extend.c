@@ -206,11 +206,3 @@ void lk__extend_init(struct lk__extending *extending, struct lk__entry *entry,
 	extending->begun = extending->connects = false;
 	extending->error = error;
 }
-
-int lk__extend_run(struct lk__entry *entry, struct lk__thread *thread,
-		   const struct lk__owner *owner, int64_t lease_ms, lk_error *error)
-{
-	struct lk__extending extending;
-	lk__extend_init(&extending, entry, thread, owner, lease_ms, error);
-	return lk__op_run(&extending.op);
-}

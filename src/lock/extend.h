@@ -28,10 +28,6 @@ void lk__extend_init(struct lk__extending *extending, struct lk__entry *entry,
 		     struct lk__thread *thread, const struct lk__owner *owner, int64_t lease_ms,
 		     lk_error *error);
 
-/* The whole of it, in the calling thread. 0 or a code. */
-int lk__extend_run(struct lk__entry *entry, struct lk__thread *thread,
-		   const struct lk__owner *owner, int64_t lease_ms, lk_error *error);
-
 /* ---- its parts, without the entry's mutex ---- */
 
 int lk__extend_begin(struct lk__entry *entry, const struct lk__owner *owner, int64_t lease_ms,

@@ -93,11 +93,8 @@ int lk__multi_call_init(struct lk__multi_call *call, enum lk__multi_way way,
 			struct lk__thread *thread, lk_error *error);
 void lk__multi_call_free(struct lk__multi_call *call);
 
-/* The whole of each, in the calling thread. `owner` without a name stands for that thread. */
-int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error);
-int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
-		      lk_error *error);
-int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
-		     lk_error *error);
+/* The whole of one, in the calling thread. An owner without a name stands for that thread. */
+int lk__multi_run(enum lk__multi_way way, const struct lk__multi *multi,
+		  const struct lk__want *want, int64_t time_ms, lk_error *error);
 
 #endif

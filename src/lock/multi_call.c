@@ -1162,39 +1162,22 @@ void lk__multi_call_free(struct lk__multi_call *call)
 	free(call->ask);
 }
 
-/* The whole of one, in the calling thread. `no_memory`: what is told then. */
-static int multi_run(enum lk__multi_way way, const struct lk__multi *multi,
-		     const struct lk__want *want, int64_t time_ms, const char *no_memory,
-		     lk_error *error)
+int lk__multi_run(enum lk__multi_way way, const struct lk__multi *multi,
+		  const struct lk__want *want, int64_t time_ms, lk_error *error)
 {
+	static const char *const no_memory[] = {
+		[LK__MULTI_ACQUIRE] = "acquire: out of memory",
+		[LK__MULTI_RELEASE] = "release: out of memory, still held",
+		[LK__MULTI_EXTEND] = "extend: out of memory",
+	};
 	lk_error own = {.code = 0};
 	struct lk__multi_call call;
 	assert(multi->count > 0 && multi->count <= LK__MULTI_MAX);
 	if (lk__multi_call_init(&call, way, multi, want, time_ms, NULL, error ? error : &own) < 0)
-		return lk__fail(error, LK_ENOMEM, "%s", no_memory);
+		return lk__fail(error, LK_ENOMEM, "%s", no_memory[way]);
 	int rc = way == LK__MULTI_ACQUIRE ? lk__multi_start_loops(multi, error) : 0;
 	if (rc == 0)
 		rc = lk__op_run(&call.op);
 	lk__multi_call_free(&call);
 	return rc;
-}
-
-int lk__multi_acquire(const struct lk__multi *multi, const struct lk__want *want, lk_error *error)
-{
-	return multi_run(LK__MULTI_ACQUIRE, multi, want, 0, "acquire: out of memory", error);
-}
-
-int lk__multi_release(const struct lk__multi *multi, const struct lk__owner *owner, int64_t keep_ms,
-		      lk_error *error)
-{
-	const struct lk__want want = {.owner = *owner};
-	return multi_run(LK__MULTI_RELEASE, multi, &want, keep_ms,
-			 "release: out of memory, still held", error);
-}
-
-int lk__multi_extend(const struct lk__multi *multi, const struct lk__owner *owner, int64_t lease_ms,
-		     lk_error *error)
-{
-	const struct lk__want want = {.owner = *owner};
-	return multi_run(LK__MULTI_EXTEND, multi, &want, lease_ms, "extend: out of memory", error);
 }
