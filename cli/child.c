@@ -72,6 +72,8 @@ static int environment_fill(const struct guard_page *page)
 	if (page->elects &&
 	    (setenv("LOCKKEEPER_TERM", fence, 1) || setenv("LOCKKEEPER_ELECTION", page->name, 1)))
 		return -1;
+	if (page->meets && setenv("LOCKKEEPER_GENERATION", fence, 1))
+		return -1;
 	snprintf(deadline, sizeof(deadline), "%" PRId64, page->deadline_ns / NS_PER_MS);
 	if (numbers_hand_on(page->started))
 		return -1;

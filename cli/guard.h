@@ -53,7 +53,8 @@ struct guard_page {
 	char owner[GUARD_OWNER_SIZE];
 	char outer[OUTER_TEXT_SIZE]; /* LOCKKEEPER_OUTER */
 	uint64_t fence;              /* the grant's token; 0: the kind of lock has none */
-	int elects;                  /* it is a leadership: the token is its term */
+	int elects;                  /* it is a leadership: the token is its term; */
+	int meets;                   /* or a place inside a barrier: its generation */
 	sigset_t mask;               /* the signal mask lockkeeper was started with */
 	struct rlimit descriptors;   /* and the limit */
 };

@@ -120,6 +120,7 @@ static int guard_fill(struct keeper *keeper, lk_config *config, const sigset_t *
 	page->argv = options->argv;
 	page->name = options->name;
 	page->elects = options->election != NULL;
+	page->meets = options->parties > 0;
 	page->run = keeper->telling.facts.id;
 	page->mask = *mask;
 	descriptors_raise(&page->descriptors);
@@ -167,7 +168,9 @@ static int suspend(struct keeper *keeper)
 static void other_kinds_say(const struct keeper *keeper)
 {
 	const struct keeper_options *options = keeper->options;
-	const struct lock_kind *wanted = options->permits ? NULL : options->kind;
+	const struct lock_kind *wanted = options->permits   ? NULL
+					 : options->parties ? &kind_barrier
+							    : options->kind;
 	int said = 0;
 	for (size_t i = 0; !said && i < keeper->hold.count; i++)
 		said = other_kind_say(keeper->hold.clients[i], options->name, wanted);
@@ -604,6 +607,26 @@ static void exec_failed(const struct keeper *keeper)
 		message("%s -c STRING takes a line of the shell", keeper->options->command);
 }
 
+/* Those with whom it was inside a barrier are waited for, who leave as they end: the exit code
+ * becomes another where that is not so, or a signal ends the wait. */
+static int others_await(struct keeper *keeper, int code)
+{
+	lk_error error = {0};
+	int result;
+	if (!keeper->hold.others_inside || is_lost(keeper))
+		return code;
+	if (keeper->options->told.verbose)
+		message("%s: others are still inside", keeper->options->name);
+	relay_wait();
+	lk_cancel_reset(keeper->cancel);
+	do
+		result = lk_barrier_leave(keeper->hold.barrier, -1, keeper->cancel, &error);
+	while (result == LK_ECANCELLED && relay_cause() == SIGTSTP && suspend(keeper) == 0);
+	if (result == 0)
+		return code;
+	return result == LK_ECANCELLED ? acquire_fail(keeper, &error) : trouble_library(&error);
+}
+
 /* The exit code, with what there is to say about it. */
 static int exit_say(const struct keeper *keeper)
 {
@@ -656,7 +679,7 @@ static int work(struct keeper *keeper)
 	watch_begin(keeper);
 	keep(keeper);
 	release(keeper, exit_code(keeper));
-	int code = exit_say(keeper);
+	int code = others_await(keeper, exit_say(keeper));
 	telling_over(&keeper->telling, code, is_lost(keeper));
 	job_metrics_ended(&keeper->metrics, code, keeper->lost);
 	return code;

@@ -56,6 +56,7 @@ struct keeper_options {
 	struct wait_status_wish told; /* verbose: not the wait alone */
 	const struct lock_kind *kind;
 	int64_t permits; /* 0: a lock; else a permit of so many */
+	int64_t parties; /* 0: a lock; else a place inside a barrier of so many */
 	const char *name;
 	const char *also[LK_MULTI_LOCK_MAX]; /* locks to take besides */
 	size_t also_count;
@@ -65,7 +66,7 @@ struct keeper_options {
 	struct telling_wish tell;
 	int yields;          /* the command is ended when somebody asks for the lock */
 	int replaces;        /* who holds it is asked to give it up */
-	const char *command; /* of lockkeeper: "run" or "elect" */
+	const char *command; /* of lockkeeper: "run", "elect" or "barrier" */
 	char *const *argv;
 	const struct keeper_election *election; /* NULL: it is a lock */
 	struct keeper_outcome *outcome;         /* NULL: nobody asks */

@@ -42,9 +42,10 @@ const struct command commands[] = {
 	{"latch", "set NAME COUNT|down NAME [COUNT]|wait NAME|delete NAME", "set down wait delete",
 	 "Sets a count-down latch, counts it down, waits until it is open, or deletes it.",
 	 latch_options, 0, cmd_latch},
-	{"barrier", "NAME N", "",
-	 "Waits until N have come to the barrier, and prints their generation.", barrier_options, 0,
-	 cmd_barrier},
+	{"barrier", "NAME N [[--] COMMAND [ARG…]]", "",
+	 "Waits until N have come, and prints their generation, or runs a command meanwhile "
+	 "inside.",
+	 barrier_options, 1, cmd_barrier},
 	{"sem", "set NAME COUNT|show NAME|delete NAME", "set show delete",
 	 "Sets or shows how many permits a semaphore has, or deletes it.", sem_options, 0, cmd_sem},
 	{"elect", "NAME [--] COMMAND [ARG…]", "", "Runs a command while leading an election.",

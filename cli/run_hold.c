@@ -79,6 +79,14 @@ static int election_make(struct run_hold *hold, int64_t margin_ms, lk_error *err
 			       &options, error);
 }
 
+static int barrier_make(struct run_hold *hold, int64_t margin_ms, lk_error *error)
+{
+	lk_barrier_options options = LK_BARRIER_OPTIONS_INIT;
+	options.margin_ms = margin_ms;
+	return lk_barrier_new(&hold->barrier, hold->clients[0], hold->options->name, LK_STRLEN,
+			      hold->options->parties, &options, error);
+}
+
 /* A reader within a reader must not stand back for a writer, which waits for the outer one. */
 static int lock_make(struct run_hold *hold, lk_error *error)
 {
@@ -94,6 +102,8 @@ int run_hold_make(struct run_hold *hold, int64_t margin_ms, lk_error *error)
 	const struct keeper_options *options = hold->options;
 	if (options->election)
 		return election_make(hold, margin_ms, error);
+	if (options->parties)
+		return barrier_make(hold, margin_ms, error);
 	if (hold->count > 1)
 		return quorum_make(hold, error);
 	if (options->also_count)
@@ -145,6 +155,7 @@ int run_hold_close(const struct run_hold *hold)
 
 void run_hold_free(struct run_hold *hold)
 {
+	lk_barrier_free(hold->barrier);
 	lk_election_free(hold->election);
 	lk_lock_free(hold->lock);
 	lk_permit_semaphore_free(hold->semaphore);
@@ -159,9 +170,20 @@ int run_hold_acquire(struct run_hold *hold, int64_t wait_ms, const lk_acquire_op
 	lk_permit *permit = &hold->permit;
 	if (hold->election)
 		return lk_election_campaign(hold->election, wait_ms, options->cancel, NULL, error);
+	if (hold->barrier)
+		return lk_barrier_enter(hold->barrier, wait_ms, options->cancel, &hold->generation,
+					error);
 	return semaphore
 		       ? lk_permit_semaphore_acquire(semaphore, 1, permit, wait_ms, options, error)
 		       : lk_lock_acquire(hold->lock, wait_ms, options, error);
+}
+
+/* It leaves, and does not wait for the others. */
+static int barrier_leave(struct run_hold *hold, lk_error *error)
+{
+	int result = lk_barrier_leave(hold->barrier, 0, NULL, error);
+	hold->others_inside = result == LK_EBUSY;
+	return hold->others_inside ? 0 : result;
 }
 
 int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error)
@@ -170,16 +192,39 @@ int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error)
 	options.keep_ms = keep_ms;
 	if (hold->election)
 		return lk_election_resign(hold->election, -1, error);
+	if (hold->barrier)
+		return barrier_leave(hold, error);
 	return hold->semaphore
 		       ? lk_permit_semaphore_release(hold->semaphore, &hold->permit, 1, error)
 		       : lk_lock_release(hold->lock, &options, error);
 }
 
+/* What a client holds that has one party; `held_out` may be that of another try. */
+static int barrier_held(const struct run_hold *hold, lk_held *held_out, lk_error *error)
+{
+	*held_out = (lk_held)LK_HELD_INIT;
+	int count = lk_client_held(hold->clients[0], held_out, 1, error);
+	if (count > 0)
+		return 0;
+	if (count < 0)
+		return count;
+	error->code = LK_ELOST;
+	snprintf(error->message, sizeof(error->message), "it is not inside any more");
+	return LK_ELOST;
+}
+
 int run_hold_deadline(const struct run_hold *hold, int64_t *deadline_ns_out, lk_error *error)
 {
 	int64_t left_ms, now_ns = clock_now_ns();
+	lk_held held;
 	if (hold->lock)
 		return lk_lock_deadline_ns(hold->lock, NULL, deadline_ns_out, error);
+	if (hold->barrier) {
+		int rc = barrier_held(hold, &held, error);
+		if (rc == 0)
+			*deadline_ns_out = held.deadline_ns;
+		return rc;
+	}
 	int result = hold->election ? lk_election_remaining_ms(hold->election, &left_ms, error)
 				    : lk_permit_semaphore_remaining_ms(
 					      hold->semaphore, hold->permit.id, &left_ms, error);
@@ -205,6 +250,13 @@ int run_hold_owner(const struct run_hold *hold, char *owner_out, size_t size, lk
 	}
 	if (hold->election)
 		return election_owner(hold->election, owner_out, size);
+	if (hold->barrier) {
+		lk_held held;
+		int rc = barrier_held(hold, &held, error);
+		if (rc == 0)
+			snprintf(owner_out, size, "%s", held.field);
+		return rc;
+	}
 	if (!hold->semaphore)
 		return lk_lock_export(hold->lock, NULL, owner_out, size, error);
 	snprintf(owner_out, size, "%s", hold->permit.id);
@@ -213,7 +265,7 @@ int run_hold_owner(const struct run_hold *hold, char *owner_out, size_t size, lk
 
 uint64_t run_hold_fence(const struct run_hold *hold)
 {
-	uint64_t token = 0;
+	uint64_t token = hold->generation;
 	if (hold->election && lk_election_term(hold->election, &token, NULL))
 		token = 0;
 	if (hold->lock && !hold->several && lk_lock_fence(hold->lock, NULL, &token, NULL))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The hold of `run` while its command runs, a lock of some kind, a permit or a leadership; and the
- * clients that have it. */
+/* The hold of `run` while its command runs, a lock of some kind, a permit, a leadership or a place
+ * inside a barrier; and the clients that have it. */
 #ifndef CLI_RUN_HOLD_H
 #define CLI_RUN_HOLD_H
 
@@ -17,7 +17,10 @@ struct run_hold {
 	lk_lock *lock;
 	int several; /* on several servers, or several locks: it has no one owner field */
 	lk_permit_semaphore *semaphore; /* NULL: it is a lock, */
-	lk_election *election;          /* or a leadership; else NULL */
+	lk_election *election;          /* or a leadership, */
+	lk_barrier *barrier;            /* or a place inside; else NULL */
+	uint64_t generation;            /* of that */
+	int others_inside;              /* it was left, and others have not */
 	lk_permit permit;
 	int unset; /* its number of permits has not been asked for yet */
 };

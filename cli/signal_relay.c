@@ -143,6 +143,15 @@ void relay_released(void)
 	relay.phase = RELAY_RELEASED;
 }
 
+void relay_wait(void)
+{
+	struct relay_signal old;
+	alarm(0);
+	while (relay_read(&old)) {}
+	relay.cause = 0;
+	relay.phase = RELAY_WAITING;
+}
+
 void relay_words(const char *words)
 {
 	relay.words = words;

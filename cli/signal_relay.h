@@ -38,6 +38,9 @@ void relay_run(void);
  * which says what may be so. */
 void relay_release(int code, unsigned limit_s, int keeps);
 
+/* There is something else to wait for: signals end that wait, and the limit is none. */
+void relay_wait(void);
+
 /* The outcome of the release is known, and told: signals do nothing, the limit ends lockkeeper
  * without a warning. */
 void relay_released(void);

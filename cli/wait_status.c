@@ -88,6 +88,17 @@ static void explain_count(const struct wait_status *waiting, const lk_lock_info 
 	text_add(text, info->ttl_ms >= 0 ? part : "; it has no time to live");
 }
 
+static void explain_barrier(const struct wait_status *waiting, const lk_lock_info *info, char *text)
+{
+	char part[128];
+	size_t inside = 0;
+	for (size_t i = 0; i < info->holder_count; i++)
+		inside += info->holders[i].role == LK_HOLDER_INSIDE;
+	snprintf(part, sizeof(part), "%zu of %" PRId64 " wait here, and %zu are inside",
+		 info->holder_count - inside, info->parties, inside);
+	text_add(text, waiting->lock ? "it is a barrier, not a lock: take another name" : part);
+}
+
 /* Finds, of several locks, the one that is in the way, if it is not the first, by its name; else 0,
  * or the error. */
 static int state_find(const struct wait_status *waiting, lk_scan *scan, lk_lock_info *info,
@@ -120,7 +131,7 @@ static int explain_state(const struct wait_status *waiting, lk_scan *scan, char 
 		return 0;
 	}
 	if (is_barrier(&info)) {
-		text_add(text, "it is a barrier, not a lock: take another name");
+		explain_barrier(waiting, &info, text);
 		return 1;
 	}
 	if (info.holder_count > 0) {

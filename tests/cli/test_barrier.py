@@ -68,7 +68,7 @@ def test_who_stands_there_is_shown_and_can_be_broken(cli, server):
         assert party["role"] == "waits" and 0 < party["ttl_ms"] <= 30000
         assert 0 <= seconds * 1000 + micros // 1000 - party["since_ms"] < 60000
     assert cli("wait", "-n", "step").returncode == 124
-    assert "it is a barrier, not a lock" in cli("run", "-n", "step", "true").stderr
+    assert "is a barrier" in cli("run", "-n", "step", "true").stderr
     assert cli("break", "--yes", "step").returncode == 0
     for party in waits:
         _, error = party.communicate(timeout=20)
@@ -88,3 +88,52 @@ def test_what_is_no_barrier_is_left_alone(cli, server):
         tried = cli("barrier", "-w", "5s", name, "2")
         assert tried.returncode == 125 and said in tried.stderr, tried.stderr
     assert server.call("HLEN", "data") == 2
+
+
+INSIDE = ("barrier", "-l", "1s", "step", "2", "--", "sh", "-c")
+
+
+def test_commands_run_inside_together(cli, server):
+    first = cli.start(*INSIDE, "echo $LOCKKEEPER_GENERATION; exit 3")
+    until(lambda: server.call("HLEN", "step") == 2, what="one waits")
+    assert "state: 1 waiting, 0 inside" in cli("show", "step").stdout
+    second = cli(*INSIDE, "echo $LOCKKEEPER_GENERATION; exit 4")
+    out, _ = first.communicate(timeout=20)
+    assert (first.returncode, second.returncode) == (3, 4)
+    assert int(out) == int(second.stdout) > 0
+    assert cli("show", "step").returncode == 3
+
+
+def test_all_leave_together(cli, folder):
+    """Who has left waits for the others; a signal ends that, and the place stays left."""
+    done, go = folder / "done", folder / "go"
+    soon, hasty = (cli.start("barrier", "step", "3", "--", "true") for _ in range(2))
+    slow = cli.start("barrier", "step", "3", "--", "sh", "-c",
+                     f"until test -e {go}; do sleep 0.05; done; touch {done}")
+    until(lambda: "state: 0 waiting, 1 inside" in cli("show", "step").stdout, what="two have left")
+    until(lambda: cli("show", "step").stdout.count("has left") == 2, what="they wait")
+    hasty.send_signal(signal.SIGTERM)
+    hasty.communicate(timeout=20)
+    assert hasty.returncode == 128 + signal.SIGTERM and soon.poll() is None
+    go.touch()
+    soon.communicate(timeout=20), slow.communicate(timeout=20)
+    assert soon.returncode == slow.returncode == 0 and done.exists()
+
+
+def test_a_place_inside_that_is_broken_ends_its_command(cli, server):
+    inside = [cli.start(*INSIDE, "exec sleep 60") for _ in range(2)]
+    until(lambda: "2 inside" in cli("show", "step").stdout, what="both are inside")
+    assert cli("break", "--yes", "step").returncode == 0
+    for party in inside:
+        _, error = party.communicate(timeout=20)
+        assert party.returncode == 123 and "not inside any more" in error
+
+
+def test_one_that_is_killed_inside_counts_as_having_left(cli):
+    killed = cli.start(*INSIDE, "exec sleep 60")
+    other = cli.start(*INSIDE, "exec sleep 0.1")
+    until(lambda: "1 inside" in cli("show", "step").stdout, what="the other has left")
+    killed.kill()
+    killed.communicate(timeout=20)
+    other.communicate(timeout=20)
+    assert other.returncode == 0
