@@ -12,7 +12,7 @@
 #include "report.h"
 #include "session.h"
 
-/* Between two looks: at first, and at most. */
+/* Between two looks, where nobody tells: at first, and at most. */
 #define PAUSE_MIN_MS 10
 #define PAUSE_MAX_MS 250
 
@@ -43,17 +43,21 @@ static int wait_take(void *context, int id, const char *value)
 	return 0;
 }
 
-/* Where one looks: one server tells the kind too, a majority of several whether it is held. */
+/* Where one looks: one server tells the kind too, a majority of several whether it is held. Of one
+ * server a watch tells when it is time to look again. */
 struct place {
 	lk_scan *scan;
+	lk_watch *watch; /* NULL: not yet, or there is a quorum */
 	lk_lock *quorum; /* or NULL */
 	const char *name;
 	const lk_config *config;
+	lk_client *client;
 };
 
 static int place_make(struct place *place, const struct session *session, lk_error *error)
 {
-	*place = (struct place){.name = session->argv[0], .config = session->config};
+	*place = (struct place){
+		.name = session->argv[0], .config = session->config, .client = session->client};
 	if (session->count == 1)
 		return lk_scan_new(&place->scan, session->client, NULL, error);
 	return lk_red_lock_new(&place->quorum, session->clients, session->count, place->name,
@@ -62,6 +66,7 @@ static int place_make(struct place *place, const struct session *session, lk_err
 
 static void place_free(struct place *place)
 {
+	lk_watch_free(place->watch);
 	lk_scan_free(place->scan);
 	lk_lock_free(place->quorum);
 }
@@ -105,26 +110,62 @@ static int failure_passes(const struct place *place, int result, int64_t wait_ms
 	return trouble_passes(place->config, result);
 }
 
+/* Where the server tells of changes it is asked nothing more. A gap is what it did not tell. */
+static int watch_open(struct place *place)
+{
+	lk_watch_options options = LK_WATCH_OPTIONS_INIT;
+	options.poll_ms = PAUSE_MAX_MS;
+	if (place->watch || place->quorum)
+		return place->watch != NULL;
+	if (lk_watch_new(&place->watch, place->client, &options, NULL) ||
+	    lk_watch_add(place->watch, place->name, strlen(place->name), NULL))
+		place->watch = lk_watch_free(place->watch);
+	return place->watch != NULL;
+}
+
+/* Sleeps until it is time to look again: the watch says that the lock is free, or can say nothing
+ * of it; or without a watch for the pause. */
+static void held_sleep(struct place *place, int64_t left_ms, int pause_ms)
+{
+	int64_t end_ns = clock_now_ns() + left_ms * NS_PER_MS;
+	int told = watch_open(place);
+	while (told) {
+		lk_change change = LK_CHANGE_INIT;
+		int64_t now_ns = clock_now_ns();
+		if (left_ms >= 0)
+			left_ms = now_ns < end_ns ? (end_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS
+						  : 0;
+		told = lk_watch_next(place->watch, left_ms, NULL, &change, NULL);
+		if (told == 0 || (told == 1 && change.holder_count == 0))
+			return;
+		told = told == 1 && change.kind != LK_CHANGE_GAP;
+	}
+	poll(NULL, 0, left_ms >= 0 && left_ms < pause_ms ? (int)left_ms : pause_ms);
+}
+
 /* The last look: the lock is free, the time is up, or waiting cannot help. */
-static int wait_free(const struct place *place, int64_t wait_ms, lk_error *error)
+static int wait_free(struct place *place, int64_t wait_ms, lk_error *error)
 {
 	int64_t began_ns = clock_now_ns(), heard_ns = 0;
 	int result;
 	for (int pause_ms = PAUSE_MIN_MS; (result = look(place, error)) != 1;) {
-		if (result == 0)
+		if (result < 0 && !failure_passes(place, result, wait_ms, heard_ns))
+			return result;
+		int64_t left_ms = wait_ms < 0 ? -1 : wait_ms - since_ms(began_ns);
+		if (wait_ms >= 0 && left_ms <= 0)
+			return result;
+		if (result == 0) {
+			held_sleep(place, left_ms, pause_ms);
 			heard_ns = clock_now_ns();
-		else if (!failure_passes(place, result, wait_ms, heard_ns))
-			return result;
-		int64_t left_ms = wait_ms < 0 ? pause_ms : wait_ms - since_ms(began_ns);
-		if (left_ms <= 0)
-			return result;
-		poll(NULL, 0, (int)(left_ms < pause_ms ? left_ms : pause_ms));
+		} else {
+			poll(NULL, 0, left_ms >= 0 && left_ms < pause_ms ? (int)left_ms : pause_ms);
+		}
 		pause_ms = 2 * pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
 	}
 	return result;
 }
 
-static int wait_serve(struct session *session, const struct place *place, struct wait_state *state)
+static int wait_serve(struct session *session, struct place *place, struct wait_state *state)
 {
 	lk_error error = {0};
 	struct report report;

@@ -32,9 +32,10 @@
  * lack that, it is 0, and the watch looks each `poll_ms`: what comes and goes in between is not
  * seen, and LK_CHANGE_EXPIRED is told as LK_CHANGE_UNKNOWN.
  *
- * A RELEASE is known by its message, so a watch listens on the lock's channel, as a waiter does:
- * it is among the lk_lock_info.waiting_clients. A client whose threads pass a lock on among
- * themselves lets others try for 5 ms from time to time while a watch listens.
+ * A RELEASE is known by its message, so a watch listens on the lock's channel, as a waiter does. It
+ * is not among the lk_lock_info.waiting_clients; nor is a waiter of the same client. A client whose
+ * threads pass a lock on among themselves lets others try for 5 ms from time to time while a watch
+ * listens.
  *
  * READERS of a read/write lock: a renewal of one is not told of while another's lease is longer.
  *

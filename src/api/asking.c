@@ -2,6 +2,7 @@
 #include "api/asking.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,12 +15,27 @@
 
 bool lk__word_is_name(const char *word)
 {
-	return *word == '~' || *word == '&';
+	return *word == '~' || *word == '&' || *word == '!';
+}
+
+/* The channel of that prefix, and behind it where the breaking of a lock is told. */
+static char *broken_name(const char *prefix, const char *key, size_t key_size, size_t *size_out)
+{
+	size_t size;
+	char *channel = lk__derived_name(prefix, key, key_size, &size);
+	char *name = channel ? malloc(size + sizeof(LK__BROKEN)) : NULL;
+	if (name)
+		memcpy(mempcpy(name, channel, size), LK__BROKEN, sizeof(LK__BROKEN));
+	free(channel);
+	*size_out = size + strlen(LK__BROKEN);
+	return name;
 }
 
 char *lk__word_name(const char *word, const char *key, size_t key_size, size_t *size_out)
 {
 	*size_out = 0;
+	if (*word == '!')
+		return broken_name(word + 1, key, key_size, size_out);
 	if (word[1] == ':')
 		return lk__suffixed_name(key, key_size, word + 2, size_out);
 	if (word[1] == '&')

@@ -40,12 +40,15 @@ struct lk__questions lk__questions_begin(size_t most);
 /* The words of a command, up to a NULL: those of `before` as they are (NULL: there are none), then
  * those of `words`, of which some stand for a name: "~" for the lock's key, "~prefix" and
  * "~:suffix" for keys that are derived from it, "&prefix" for a channel, "&&prefix" for one whose
- * prefix has no colon behind it. */
+ * prefix has no colon behind it, "!prefix" for that of "&prefix" where only watches listen. */
 void lk__questions_add(struct lk__questions *questions, const char *const *before,
 		       const char *const *words);
 
 /* Adds one of other words. */
 void lk__questions_put(struct lk__questions *questions, struct lk__words *words);
+
+/* Behind a lock's channel: where its release by force is told. */
+#define LK__BROKEN ":broken"
 
 /* Words up to their NULL. */
 #define LK__SAY(...) ((const char *const[]){__VA_ARGS__, NULL})

@@ -26,10 +26,19 @@
 #define AHEAD_MOST 20
 #define VALUE_LAST "255" /* of a string so many bytes are asked for: no token is as long */
 #define HOLDS_MAX 8      /* of one reader's holds so many are looked at; ours have one */
-#define WORDS_MAX 6      /* of one question, with a NULL behind them */
+#define WORDS_MAX 8      /* of one question, with a NULL behind them */
 
 /* Words that depend on the client; the last one is said where there are messages of both kinds. */
 static const char most[] = "", last[] = "", numsub[] = "", also_numsub[] = "SHARDNUMSUB";
+
+/* Where waiters listen, and watches. */
+#define HASH_CHANNELS                                                                              \
+	"&" LK__LOCK_CHANNEL_PREFIX, "!" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX,       \
+		"!" LK__RW_CHANNEL_PREFIX, "&" LK__BARRIER_PREFIX
+#define STRING_CHANNELS                                                                            \
+	"&" LK__LOCK_CHANNEL_PREFIX, "!" LK__LOCK_CHANNEL_PREFIX,                                  \
+		"&" LK__SEMAPHORE_CHANNEL_PREFIX, "!" LK__SEMAPHORE_CHANNEL_PREFIX,                \
+		"&&redisson_countdownlatch__channel__"
 
 /* The questions about a key of each type, in the order of its parts. */
 static const struct question {
@@ -38,25 +47,17 @@ static const struct question {
 } questions[] = {
 	{LK__LOOK_HASH, {"HSCAN", "~", "0", "COUNT", most}},
 	{LK__LOOK_HASH, {"PTTL", "~"}},
-	{LK__LOOK_HASH,
-	 {"PUBSUB", numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX,
-	  "&" LK__BARRIER_PREFIX}},
+	{LK__LOOK_HASH, {"PUBSUB", numsub, HASH_CHANNELS}},
 	{LK__LOOK_HASH, {"LRANGE", "~redisson_lock_queue", "0", last}},
 	{LK__LOOK_HASH, {"ZRANGE", "~lockkeeper_writers", "0", last, "WITHSCORES"}},
 	{LK__LOOK_HASH, {"GETRANGE", "~" LK__FENCE_PREFIX, "0", VALUE_LAST}},
 	{LK__LOOK_HASH, {"GETRANGE", "~" LK__FENCE_JAVA_PREFIX, "0", VALUE_LAST}},
-	{LK__LOOK_HASH,
-	 {"PUBSUB", also_numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__RW_CHANNEL_PREFIX,
-	  "&" LK__BARRIER_PREFIX}},
+	{LK__LOOK_HASH, {"PUBSUB", also_numsub, HASH_CHANNELS}},
 	{LK__LOOK_STRING, {"GETRANGE", "~", "0", VALUE_LAST}},
 	{LK__LOOK_STRING, {"PTTL", "~"}},
-	{LK__LOOK_STRING,
-	 {"PUBSUB", numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__SEMAPHORE_CHANNEL_PREFIX,
-	  "&&redisson_countdownlatch__channel__"}},
+	{LK__LOOK_STRING, {"PUBSUB", numsub, STRING_CHANNELS}},
 	{LK__LOOK_STRING, {"ZRANGE", "~:timeout", "0", last, "WITHSCORES"}},
-	{LK__LOOK_STRING,
-	 {"PUBSUB", also_numsub, "&" LK__LOCK_CHANNEL_PREFIX, "&" LK__SEMAPHORE_CHANNEL_PREFIX,
-	  "&&redisson_countdownlatch__channel__"}},
+	{LK__LOOK_STRING, {"PUBSUB", also_numsub, STRING_CHANNELS}},
 	{LK__LOOK_ZSET, {"ZRANGE", "~", "0", last, "WITHSCORES"}},
 	{LK__LOOK_ZSET, {"PTTL", "~"}},
 };

@@ -86,13 +86,24 @@ static int64_t listeners_at(const struct lk__look *look, size_t place, size_t ch
 	return reply->element[2 * channel + 1]->integer;
 }
 
+/* Of the channels of a question, in its order; behind two of them stands that of the watches. */
+enum listened { TO_LOCK = 0, TO_OTHER = 2, TO_THIRD = 4 };
+
+/* Waiters: a watch listens like one, and is not. */
+static int64_t waiters_at(const struct lk__look *look, size_t place, enum listened channel)
+{
+	int64_t all = listeners_at(look, place, channel);
+	int64_t watches = channel == TO_THIRD ? 0 : listeners_at(look, place, channel + 1);
+	return all > watches ? all - watches : 0;
+}
+
 /* A client that listens to both kinds of messages is in both counts. */
-static int64_t listeners(const struct lk__look *look, bool hash, size_t channel)
+static int64_t listeners(const struct lk__look *look, bool hash, enum listened channel)
 {
 	size_t second = hash ? LK__HASH_ALSO_LISTENERS : LK__STRING_ALSO_LISTENERS;
 	bool both = look->client->config->chosen.messages == LK__MESSAGES_BOTH;
-	int64_t some = listeners_at(look, LK__LOOK_LISTENERS, channel);
-	int64_t others = both ? listeners_at(look, second, channel) : 0;
+	int64_t some = waiters_at(look, LK__LOOK_LISTENERS, channel);
+	int64_t others = both ? waiters_at(look, second, channel) : 0;
 	return some > others ? some : others;
 }
 
@@ -210,7 +221,7 @@ int lk__look_read_barrier(struct lk__look *look, lk_lock_info *info)
 	info->waiters = look->waiters;
 	info->since_ms = look->since_ms;
 	info->fence = fence_of(look);
-	info->waiting_clients = listeners(look, true, 2);
+	info->waiting_clients = listeners(look, true, TO_THIRD);
 	return 1;
 }
 
@@ -499,7 +510,7 @@ static int owned_read(struct lk__look *look, lk_lock_info *info)
 	int rc = waiters_read(look, LK__HASH_QUEUE, 1, 0, info);
 	if (rc < 0)
 		return rc;
-	int64_t listening = listeners(look, true, 0);
+	int64_t listening = listeners(look, true, TO_LOCK);
 	int64_t queued = clients_count(info->waiters, info->waiter_count);
 	info->waiting_clients = listening > queued ? listening : queued;
 	info->fence = fence_of(look);
@@ -523,7 +534,7 @@ int lk__look_read_hash(struct lk__look *look, lk_lock_info *info)
 	if (!has_mode)
 		return owned_read(look, info);
 	info->type = "read/write lock";
-	info->waiting_clients = listeners(look, true, 1);
+	info->waiting_clients = listeners(look, true, TO_OTHER);
 	return waiters_read(look, LK__HASH_WRITERS, 2, lk__look_time_ms(look), info);
 }
 
@@ -593,8 +604,8 @@ static int permits_read(struct lk__look *look, lk_lock_info *info)
 
 static int counter_read(struct lk__look *look, lk_lock_info *info)
 {
-	int64_t semaphore = listeners(look, false, 1);
-	int64_t latch = listeners(look, false, 2);
+	int64_t semaphore = listeners(look, false, TO_OTHER);
+	int64_t latch = listeners(look, false, TO_THIRD);
 	info->is_counter = 1;
 	info->waiting_clients = semaphore + latch;
 	info->type = UNKNOWN_COUNTER;
@@ -629,7 +640,7 @@ static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_in
 		return LK_ENOMEM;
 	look_hold(look, value->str, (size_t)value->len, info->ttl_ms, info);
 	info->type = "plain lock";
-	info->waiting_clients = listeners(look, false, 0);
+	info->waiting_clients = listeners(look, false, TO_LOCK);
 	return 1;
 }
 

@@ -28,7 +28,6 @@
 #include "lock/operation.h"
 
 #define LK__WATCH_RECORDS_MAX 16 /* of new owners, in one look */
-#define LK__BROKEN ":broken"     /* behind a lock's channel: where its release by force is told */
 
 /* What the server has told of a name since the last look. */
 enum lk__watch_news {

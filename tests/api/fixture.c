@@ -204,8 +204,10 @@ void stranger_takes(const char *name, int64_t ttl_ms)
 
 void stranger_releases(const char *name)
 {
-	redis_do(&server, "DEL %s", name);
-	redis_do(&server, "PUBLISH redisson_lock__channel:{%s} 0", name);
+	redis_do(&server, "EVAL %s 1 %s",
+		 "redis.call('DEL', KEYS[1])"
+		 " redis.call('PUBLISH', 'redisson_lock__channel:{' .. KEYS[1] .. '}', '0')",
+		 name);
 }
 
 int is_locked(lk_lock *lock, lk_error *error)

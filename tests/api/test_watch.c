@@ -130,24 +130,40 @@ static void test_one_takes_it_from_another(void **state)
 	close_client(client);
 }
 
-static void test_it_listens_as_a_waiter_does(void **state)
+static void test_it_does_not_look_like_a_waiter(void **state)
 {
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	uint64_t id = 0;
+	options.owner = "one";
 	(void)state;
-	lk_client *client = open_client();
+	lk_client *client = open_client(), *waiter = open_client();
 	lk_watch *watch = watch_of(client, "listened");
+	lk_lock *lock = new_lock(waiter, "listened");
+	lk_queue *queue = NULL;
 	next_is(watch, LK_CHANGE_STATE);
 	stranger_takes("listened", 60000);
 	next_is(watch, LK_CHANGE_ACQUIRED);
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
+	expect(0, lk_scan_show(scan, "listened", LK_STRLEN, &info, &err));
+	check_int(info.waiting_clients, ==, 0);
+	expect(0, lk_queue_new(&queue, 0, &err));
+	expect(0,
+	       lk_queue_start(queue,
+			      request_of(ACQUIRE, .lock = lock, .wait_ms = -1, .acquire = &options),
+			      &id, &err));
 	wait_until(lk_scan_show(scan, "listened", LK_STRLEN, &info, &err) == 0 &&
 			   info.waiting_clients == 1,
 		   LIMIT_MS);
+	expect(1, lk_queue_cancel(queue, id, &err));
+	lk_queue_free(queue, &err);
 	stranger_releases("listened");
 	next_is(watch, LK_CHANGE_RELEASED);
 	lk_scan_free(scan);
 	lk_watch_free(watch);
+	lk_lock_free(lock);
+	close_client(waiter);
 	close_client(client);
 }
 
@@ -448,7 +464,7 @@ int main(void)
 		api_test(test_a_lock_is_acquired_and_released),
 		api_test(test_each_end_is_told_as_what_it_was),
 		api_test(test_one_takes_it_from_another),
-		api_test(test_it_listens_as_a_waiter_does),
+		api_test(test_it_does_not_look_like_a_waiter),
 		api_test(test_readers_come_and_go),
 		api_test(test_a_thousand_changes_with_cuts),
 		api_test(test_a_thousand_watches_of_one_lock),

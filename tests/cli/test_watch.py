@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -180,3 +181,18 @@ def test_what_does_not_end_is_killed_with_the_watch(cli, server, tmp_path):
     assert process.wait(20) == -signal.SIGINT
     pid = int(began.read_text())
     until(lambda: not os.path.exists(f"/proc/{pid}"), 5, "it was killed")
+
+
+def test_who_waits_asks_nothing_meanwhile(cli, server):
+    def commands_in_a_second() -> int:
+        before = int(server.info("total_commands_processed"))
+        time.sleep(1)
+        return int(server.info("total_commands_processed")) - before
+
+    owner = cli("lock", "-l", "60", "job").stdout.strip()
+    process = cli.start("wait", "job")
+    until(lambda: server.info("tracking_clients") != "0", 10, "it is told")
+    until(lambda: commands_in_a_second() <= 5, 20, "it asks nothing")
+    assert process.poll() is None
+    cli("unlock", "job", owner)
+    assert process.wait(10) == 0

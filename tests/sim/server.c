@@ -11,7 +11,7 @@
 #include "tracking.h"
 #include "world.h"
 
-#define PEERS_MAX 128
+#define PEERS_MAX 256 /* a server that hangs keeps those that have gone */
 #define WORDS_MAX 512
 #define CLOCK_OFFSET_US INT64_C(1700000000000000)
 #define RUNS_US INT64_C(1000000000) /* since so long, at first */
