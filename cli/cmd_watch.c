@@ -14,11 +14,13 @@
 #include "signals.h"
 #include "watch_command.h"
 #include "watch_line.h"
+#include "watch_prefix.h"
 
 #define SLICE_MS 1000 /* between two looks at whether anybody reads */
 
 const struct option_row watch_options[] = {
 	{OPTION_JSON, "json", NULL, "as JSON: an object a line"},
+	{OPTION_PREFIX, "prefix", "PREFIX", "watch all locks whose names begin so (several)"},
 	{OPTION_ONCE, "once", NULL, "end behind the first change"},
 	{OPTION_UNTIL, "until", "STATE", "end when a lock is free or held, or at a change"},
 	{'w', "wait", "WAIT", "watch at most this long"},
@@ -34,14 +36,17 @@ struct watch_state {
 	enum until until;
 	int64_t wait_ms; /* -1: no limit */
 	char **argv;     /* of COMMAND; NULL: there is none */
+	char *prefixes[WATCH_PREFIXES_MAX];
+	size_t prefix_count;
 };
 
 /* What is under way. */
 struct watching {
 	const struct watch_state *state;
 	lk_watch *watch;
-	lk_cancel *cancel;             /* set by signals, where there is a COMMAND */
+	lk_cancel *cancel;             /* set by what must be looked at; NULL: there is none */
 	struct watch_command *command; /* or NULL */
+	struct watch_prefix *prefix;   /* or NULL */
 	int64_t end_ns;
 };
 
@@ -68,6 +73,11 @@ static int watch_take(void *context, int id, const char *value)
 	case OPTION_RENEWALS:
 		state->renewals = 1;
 		return 0;
+	case OPTION_PREFIX:
+		if (state->prefix_count == WATCH_PREFIXES_MAX)
+			return trouble("option --prefix: more than %d", WATCH_PREFIXES_MAX);
+		state->prefixes[state->prefix_count++] = (char *)value;
+		return 0;
 	case OPTION_NO_INITIAL:
 		state->no_initial = 1;
 		return 0;
@@ -81,7 +91,8 @@ static int watch_take(void *context, int id, const char *value)
 	}
 }
 
-static int is_reached(const lk_change *change, enum until until)
+/* `come`: it was not there before. */
+static int is_reached(const lk_change *change, enum until until, int come)
 {
 	if (change->kind == LK_CHANGE_GAP)
 		return 0;
@@ -91,7 +102,7 @@ static int is_reached(const lk_change *change, enum until until)
 	case UNTIL_HELD:
 		return change_is_held(change);
 	case UNTIL_CHANGE:
-		return change->kind != LK_CHANGE_STATE;
+		return come || change->kind != LK_CHANGE_STATE;
 	default:
 		return 0;
 	}
@@ -112,8 +123,6 @@ static int change_tell(const struct watching *watching, const lk_change *change)
 {
 	const struct watch_state *state = watching->state;
 	int code = 0;
-	if (change->initial && state->no_initial)
-		return 0;
 	if (state->json)
 		code = change_print_json(change);
 	else if (!watching->command)
@@ -140,15 +149,24 @@ static int change_await(const struct watching *watching, lk_change *change, lk_e
 	return result;
 }
 
+/* What came beside changes: 0, or an exit code. */
+static int beside_take(const struct watching *watching)
+{
+	int code = 0;
+	if (watching->command)
+		watch_command_turn(watching->command, &code);
+	if (code == 0 && watching->prefix)
+		code = watch_prefix_turn(watching->prefix, watching->watch);
+	return code;
+}
+
 static int watch_run(const struct watching *watching)
 {
 	const struct watch_state *state = watching->state;
 	for (;;) {
 		lk_change change = LK_CHANGE_INIT;
 		lk_error error = {0};
-		int code = 0;
-		if (watching->command)
-			watch_command_turn(watching->command, &code);
+		int code = beside_take(watching);
 		if (code || (watching->command && watch_command_signal()))
 			return code;
 		if (state->wait_ms >= 0 && clock_now_ns() >= watching->end_ns)
@@ -158,28 +176,43 @@ static int watch_run(const struct watching *watching)
 			return trouble_library(&error);
 		if (result == 0)
 			continue;
-		code = change_tell(watching, &change);
+		int come = watching->prefix && watch_prefix_see(watching->prefix, &change);
+		if (!change.initial || !state->no_initial || come)
+			code = change_tell(watching, &change);
 		if (code)
 			return code;
-		if (is_reached(&change, state->until))
+		if (is_reached(&change, state->until, come))
 			return watching->command ? watch_command_drain(watching->command) : 0;
 	}
 }
 
-/* A signal that came meanwhile ends this program as it would have without a COMMAND. */
-static int watch_serve(struct watching *watching)
+static int beside_begin(struct watching *watching, const struct session *session)
 {
 	const struct watch_state *state = watching->state;
 	lk_error error = {0};
-	if (state->argv) {
-		if (lk_cancel_new(&watching->cancel, &error))
-			return trouble_library(&error);
+	if (!state->argv && !state->prefix_count)
+		return 0;
+	if (lk_cancel_new(&watching->cancel, &error))
+		return trouble_library(&error);
+	if (state->argv)
 		watching->command = watch_command_new(state->argv, watching->cancel);
-		if (!watching->command)
-			return trouble("out of memory");
-	}
-	watching->end_ns = clock_now_ns() + state->wait_ms * NS_PER_MS;
-	int code = watch_run(watching);
+	if (state->prefix_count)
+		watching->prefix = watch_prefix_new(session->client, watching->cancel,
+						    (char **)state->prefixes, state->prefix_count,
+						    session->argv, session->argc);
+	if ((state->argv && !watching->command) || (state->prefix_count && !watching->prefix))
+		return trouble("out of memory");
+	return 0;
+}
+
+/* A signal that came meanwhile ends this program as it would have without a COMMAND. */
+static int watch_serve(struct watching *watching, const struct session *session)
+{
+	watching->end_ns = clock_now_ns() + watching->state->wait_ms * NS_PER_MS;
+	int code = beside_begin(watching, session);
+	if (code == 0)
+		code = watch_run(watching);
+	watch_prefix_free(watching->prefix);
 	watch_command_free(watching->command);
 	lk_cancel_free(watching->cancel);
 	return code;
@@ -201,12 +234,13 @@ static int watch_open(lk_watch **watch_out, const struct session *session,
 	return 0;
 }
 
-/* Behind the names "--" begins COMMAND. Where it stands before all of them it only ends the
- * options, so that a name may begin with a dash, and the next one begins COMMAND. */
-static int operands_split(struct session *session, int argc, char **argv, int end, char ***argv_out)
+/* Behind the names "--" begins COMMAND. Where it stands before all of them, and no --prefix does,
+ * it only ends the options, so that a name may begin with a dash, and the next one begins
+ * COMMAND. */
+static int operands_split(struct session *session, int argc, char **argv, int end,
+			  struct watch_state *state)
 {
-	*argv_out = NULL;
-	if (session->argc == 0 && end < argc) {
+	if (session->argc == 0 && state->prefix_count == 0 && end < argc) {
 		session->argv = argv + end + 1;
 		while (end + 1 + session->argc < argc &&
 		       strcmp(session->argv[session->argc], "--") != 0)
@@ -214,8 +248,8 @@ static int operands_split(struct session *session, int argc, char **argv, int en
 		end += 1 + session->argc;
 	}
 	if (end < argc)
-		*argv_out = argv + end + 1;
-	return session->argc > 0 && (end >= argc || end + 1 < argc);
+		state->argv = argv + end + 1;
+	return end >= argc || end + 1 < argc;
 }
 
 int cmd_watch(const struct command *command, int argc, char **argv)
@@ -231,14 +265,15 @@ int cmd_watch(const struct command *command, int argc, char **argv)
 	if (result)
 		return -1 - result;
 	int code = 0;
-	if (!operands_split(&session, argc, argv, end, &state.argv))
+	if (!operands_split(&session, argc, argv, end, &state) ||
+	    (session.argc == 0 && state.prefix_count == 0))
 		code = usage_error(command, "wanted: %s", command->operands);
 	if (code == 0)
 		code = session_open(&session);
 	if (code == 0)
 		code = watch_open(&watching.watch, &session, &state);
 	if (code == 0)
-		code = watch_serve(&watching);
+		code = watch_serve(&watching, &session);
 	lk_watch_free(watching.watch);
 	code = session_end(&session, code);
 	if (state.argv && watch_command_signal())

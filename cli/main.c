@@ -34,7 +34,7 @@ const struct command commands[] = {
 	{"break", "NAME", "", "Frees a lock, whoever holds it.", break_options, 0, cmd_break},
 	{"wait", "NAME", "", "Waits until a lock is free, without taking it.", wait_options, 0,
 	 cmd_wait},
-	{"watch", "NAME… [-- COMMAND [ARG…]]", "",
+	{"watch", "[NAME…] [-- COMMAND [ARG…]]", "",
 	 "Shows the state of locks, and each change when it happens, or runs a command for each.",
 	 watch_options, 0, cmd_watch},
 	{"fence", "check KEY TOKEN", "check", "Succeeds if TOKEN is the newest seen for KEY.", NULL,

@@ -196,3 +196,39 @@ def test_who_waits_asks_nothing_meanwhile(cli, server):
     assert process.poll() is None
     cli("unlock", "job", owner)
     assert process.wait(10) == 0
+
+
+def test_names_that_begin_so_come_and_go(cli, server):
+    cli("lock", "-l", "60", "job-1")
+    cli("lock", "-l", "60", "other")
+    cli("lock", "-l", "60", "job[x]")
+    process = cli.start("watch", "--json", "--prefix", "job-", "--prefix", "job[")
+    states = [line(process) for _ in range(2)]
+    assert sorted(one["name"] for one in states) == ["job-1", "job[x]"]
+    assert all(one["event"] == "state" and one["initial"] and one["holders"] for one in states)
+    cli("lock", "-l", "60", "another")
+    cli("lock", "-l", "60", "job-2")
+    state = line(process)
+    assert (state["event"], state["name"], state["holders"]) == ("state", "job-2", 1)
+    cli("break", "--yes", "job-2")
+    assert (line(process)["event"]) == "broken"
+    cli("lock", "-l", "60", "job-2")
+    assert (line(process)["event"]) == "acquired"
+    server.call("FLUSHALL")
+    assert sorted(line(process)["event"] for _ in range(3)) == ["lost"] * 3
+
+
+def test_once_is_the_first_that_comes(cli, server):
+    cli("lock", "-l", "60", "job-1")
+    process = cli.start("watch", "--no-initial", "--once", "--prefix", "job-", "--", "printenv",
+                        "LOCKKEEPER_NAME")
+    until(lambda: server.info("tracking_clients") != "0", 10, "it is told")
+    cli("lock", "-l", "60", "job-2")
+    assert process.wait(20) == 0 and process.stdout.read() == "job-2\n"
+    server.call("FLUSHALL")
+
+
+def test_no_name_at_all(cli, server):
+    assert cli("watch").returncode == 125
+    assert cli("watch", "--json").returncode == 125
+    assert cli("watch", "--prefix", "job-", "-w", "0.2").returncode == 124
