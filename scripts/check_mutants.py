@@ -12,7 +12,7 @@ sys.path.append(str(ROOT / "tests" / "mutants"))
 from mutant import Suite, World, misfits  # noqa: E402  (behind the path)
 from table import MUTANTS  # noqa: E402
 
-ROW = re.compile(r'\t\{"(\w+)", sim_\w+, \d+\}')
+ROW = re.compile(r'\{"(\w+)", sim_\w+, \d+\}')
 
 
 def missing(found_by, worlds: list[str]) -> list[str]:

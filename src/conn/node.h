@@ -207,6 +207,7 @@ struct lk__node {
 	struct lk__conn *scripts[LK__SCRIPT_CONNECTIONS_MAX];
 	_Atomic size_t script_count;
 	_Atomic int crowd;           /* how often callers found none free, see share.c */
+	_Atomic bool gathered;       /* all share one of them: there are so many callers */
 	_Atomic bool growing, grown; /* one makes another; nobody may any more */
 	/* It has run over any of them, and the server has not been without it since. */
 	_Atomic bool script_there[LK__SCRIPT_COUNT];

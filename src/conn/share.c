@@ -11,6 +11,9 @@
  * - Another is opened, in the background, when for a while more than one caller in NONE_FREE + 1
  *   has found none free: that is neither one thread nor a burst. Four threads get four that way; if
  *   every second one had to find none, they would stay at three, where two wait for each other.
+ * - Where callers find GATHERED others waiting for answers, for a while, all share the first that
+ *   is up: full batches save both sides more than a connection of their own saves a few. They
+ *   spread again when, for a while, they find fewer than SPREAD; in between all stays as it is.
  * - One that has sent nothing for REST_NS is closed. The first stays.
  */
 #include <stdlib.h>
@@ -23,7 +26,9 @@
 #include "conn/node.h"
 
 #define NONE_FREE 3    /* so much counts a caller that found none free, and 1 one that found one */
-#define CROWD_MOST 192 /* of that, less what the others count: then there is a crowd */
+#define CROWD_MOST 192 /* of that, less what the others count: then something changes */
+#define GATHERED 12    /* others that wait for answers: one connection serves them best, */
+#define SPREAD 8       /* and fewer than so many are served better by several */
 #define REST_NS (30000 * LK__MS)
 #define MOMENT_MAX_NS (100 * LK__MS)
 #define REFUSED_NS (10000 * LK__MS) /* beyond its back-off, for one that could not be had */
@@ -167,31 +172,62 @@ static bool conn_join_if_free(struct lk__conn *conn)
 	return false;
 }
 
-/* The last one that is up; the first where none is. */
-static struct lk__conn *node_shared(struct lk__node *node, size_t count)
+/* The last one that is up, or of those who gather the first; the first where none is. */
+static struct lk__conn *node_shared(struct lk__node *node, size_t count, bool gathered)
 {
-	size_t last = count - 1;
-	while (last > 0 && node->scripts[last]->state != LK__CONN_UP)
-		last--;
-	return node->scripts[last];
+	for (size_t i = 0; i < count; i++) {
+		struct lk__conn *conn = node->scripts[gathered ? i : count - 1 - i];
+		if (conn->state == LK__CONN_UP)
+			return conn;
+	}
+	return node->scripts[0];
+}
+
+static unsigned node_callers(struct lk__node *node, size_t count)
+{
+	unsigned callers = 0;
+	for (size_t i = 0; i < count; i++)
+		callers += atomic_load_explicit(&node->scripts[i]->callers, memory_order_relaxed);
+	return callers;
+}
+
+/*
+ * Counts a caller that found none free, or one that found one: `by` leads to more connections, and
+ * less than nothing to one for all. 1 or -1: it has gone on for long enough. Two that count at once
+ * may lose one: it takes a moment longer.
+ */
+static int node_lean(struct lk__node *node, int by)
+{
+	int crowd = atomic_load_explicit(&node->crowd, memory_order_relaxed);
+	if (by == 0) /* back towards the middle */
+		by = (crowd < 0) - (crowd > 0);
+	if (by == 0)
+		return 0;
+	crowd += by;
+	int way = (crowd >= CROWD_MOST) - (crowd <= -CROWD_MOST);
+	atomic_store_explicit(&node->crowd, way ? 0 : crowd, memory_order_relaxed);
+	return way;
 }
 
 struct lk__conn *lk__node_join(struct lk__node *node, bool *crowded_out)
 {
 	size_t count = atomic_load_explicit(&node->script_count, memory_order_acquire);
-	int crowd = atomic_load_explicit(&node->crowd, memory_order_relaxed);
+	bool gathered = atomic_load_explicit(&node->gathered, memory_order_relaxed);
 	*crowded_out = false;
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && !gathered; i++) {
 		if (!conn_join_if_free(node->scripts[i]))
 			continue;
-		if (crowd > 0)
-			atomic_store_explicit(&node->crowd, crowd - 1, memory_order_relaxed);
+		node_lean(node, 0);
 		return node->scripts[i];
 	}
-	*crowded_out = crowd >= CROWD_MOST;
-	atomic_store_explicit(&node->crowd, *crowded_out ? 0 : crowd + NONE_FREE,
-			      memory_order_relaxed);
-	struct lk__conn *shared = node_shared(node, count);
+	unsigned callers = node_callers(node, count);
+	int by = gathered ? (callers < SPREAD ? NONE_FREE : 0)
+			  : (callers < GATHERED ? NONE_FREE : -NONE_FREE);
+	int way = node_lean(node, by);
+	*crowded_out = way > 0 && !gathered;
+	if (way)
+		atomic_store(&node->gathered, way < 0);
+	struct lk__conn *shared = node_shared(node, count, gathered);
 	lk__conn_join(shared);
 	return shared;
 }

@@ -34,6 +34,11 @@
 #define WORKERS 4 /* of all clients; the last is the only one of its client */
 #define ROUNDS 6
 #define CROWD_ROUNDS 40
+#define GUESTS 24      /* of the first client, in a throng */
+#define FIRST_GUESTS 4 /* who come before the others, and stay longer */
+#define FIRST_ROUNDS 150
+#define GUEST_ROUNDS 40
+#define REST_MS 45000 /* after so long a connection that nobody uses is closed */
 #define KEY "lock"
 #define URL "redis://server?" SIM_OPTIONS "&connections=%d"
 #define FREE_MS 100 /* that a lock stays free, at most, while it is waited for */
@@ -47,14 +52,17 @@ struct worker {
 };
 
 static lk_client *clients[CLIENTS];
-static struct worker workers[WORKERS];
+static struct worker workers[WORKERS], guests[GUESTS];
 static const struct worker *holder; /* who believes that it holds … */
 static int64_t held_until_ns;       /* … and until when, at least */
 static int waiting, ended, losers;  /* workers; those who could not release */
 static int64_t free_since_ns;
 static bool unanswered; /* a try of the last worker's */
 static int connections; /* for scripts, at most */
-static bool crowd;
+static bool crowd, throng;
+static int guest_rounds;      /* which the first guests have made */
+static bool gathers;          /* when that was last looked at, the first client's callers did */
+static struct sim_ways seen;  /* in all runs */
 static bool closes;           /* the clients are closed while they are used */
 static bool closing[CLIENTS]; /* that has begun */
 
@@ -244,6 +252,80 @@ static void own_round(struct worker *worker, lk_lock *own)
 	}
 }
 
+/* ---- a throng: the first client has few callers, then many, then few, then none ---- */
+
+static struct lk__node *first_node(void)
+{
+	struct lk__topo *topo = clients[0]->topo;
+	return topo->ops->node_at(topo, 0);
+}
+
+static void look_at_connections(void)
+{
+	struct lk__node *node = first_node();
+	bool gathered = atomic_load(&node->gathered);
+	seen.gathered += gathered && !gathers;
+	seen.spread += !gathered && gathers;
+	gathers = gathered;
+}
+
+static bool others_may_come(const void *context)
+{
+	(void)context;
+	return guest_rounds >= FIRST_GUESTS * FIRST_ROUNDS / 2;
+}
+
+static lk_lock *lock_new(const struct worker *worker, const char *key);
+
+static void *guest_main(void *argument)
+{
+	struct worker *guest = argument;
+	bool first = guest->number < WORKERS + FIRST_GUESTS;
+	lk_lock *own = lock_new(guest, guest->own);
+	sim_caller_begin(&guest->caller, guest->number, closes);
+	if (!first)
+		sim_wait(others_may_come, NULL, SIM_NEVER);
+	for (int i = 0; own && i < (first ? FIRST_ROUNDS : GUEST_ROUNDS); i++) {
+		guest_rounds += first;
+		if (!is_closed(guest) && sim_happens() &&
+		    own_acquire(guest, own, sim_is_calm() ? 0 : sim_between(1, 800)) == 0)
+			own_release(guest, own, sim_chance(300));
+		look_at_connections();
+	}
+	lk_lock_free(own);
+	sim_caller_end(&guest->caller);
+	return NULL;
+}
+
+static void begin_guests(void)
+{
+	for (int i = 0; i < GUESTS; i++) {
+		guests[i] = (struct worker){.number = WORKERS + i, .client = clients[0]};
+		snprintf(guests[i].own, sizeof(guests[i].own), "guest-%d", i);
+		guests[i].task = sim_spawn(guest_main, &guests[i]);
+	}
+}
+
+/* Only the connections that a client has anyway are left when nobody has called for long. */
+static void end_guests(void)
+{
+	for (int i = 0; i < GUESTS; i++)
+		sim_wait(sim_ended, guests[i].task, SIM_NEVER);
+	size_t extra = lk__node_extra(first_node());
+	seen.opened += extra > 0;
+	if (closes)
+		return;
+	sim_sleep(REST_MS * SIM_MS);
+	if (sim_is_calm() && lk__node_extra(first_node()) > 0)
+		sim_fail("connections that nobody uses are still there");
+	seen.closed += lk__node_extra(first_node()) < extra;
+}
+
+struct sim_ways sim_connection_ways(void)
+{
+	return seen;
+}
+
 static lk_lock *lock_new(const struct worker *worker, const char *key)
 {
 	lk_lock *lock = NULL;
@@ -297,6 +379,9 @@ static const char *left_over(void)
 	for (int i = 0; i < WORKERS; i++)
 		if (sim_server_owner(0, workers[i].own, NULL, NULL))
 			return workers[i].own;
+	for (int i = 0; throng && i < GUESTS; i++)
+		if (sim_server_owner(0, guests[i].own, NULL, NULL))
+			return guests[i].own;
 	return sim_server_owner(0, KEY, NULL, NULL) ? KEY : NULL;
 }
 
@@ -323,6 +408,8 @@ static void *run_main(void *argument)
 		snprintf(workers[i].own, sizeof(workers[i].own), "own-%d", i);
 		workers[i].task = sim_spawn(worker_main, &workers[i]);
 	}
+	if (throng)
+		begin_guests();
 	if (sim_is_calm())
 		check_use(NULL);
 	if (closes)
@@ -331,6 +418,8 @@ static void *run_main(void *argument)
 		settled &= close_client(i);
 	for (int i = 0; i < WORKERS; i++)
 		sim_wait(sim_ended, workers[i].task, SIM_NEVER);
+	if (throng)
+		end_guests();
 	for (int i = 0; !closes && i < CLIENTS; i++)
 		settled &= close_client(i);
 	for (int i = 0; i < CLIENTS; i++)
@@ -349,7 +438,9 @@ static void run(uint64_t seed, bool verbose)
 {
 	static const int counts[] = {1, 2, 4};
 	holder = NULL;
-	connections = counts[seed % 3];
+	connections = throng ? 4 : counts[seed % 3];
+	guest_rounds = 0;
+	gathers = false;
 	closes = !crowd && seed % 5 == 0;
 	memset(closing, 0, sizeof(closing));
 	waiting = ended = losers = 0;
@@ -373,12 +464,20 @@ static void run(uint64_t seed, bool verbose)
 
 void sim_locks_run(uint64_t seed, bool verbose)
 {
+	crowd = throng = false;
+	run(seed, verbose);
+}
+
+void sim_throng_run(uint64_t seed, bool verbose)
+{
 	crowd = false;
+	throng = true;
 	run(seed, verbose);
 }
 
 void sim_crowd_run(uint64_t seed, bool verbose)
 {
 	crowd = true;
+	throng = false;
 	run(seed, verbose);
 }

@@ -40,21 +40,14 @@ struct row {
 };
 
 static const struct row rows[] = {
-	{"locks", sim_locks_run, 2000},
-	{"crowd", sim_crowd_run, 300},
-	{"red", sim_red_run, 300},
-	{"mixed", sim_mixed_run, 240},
-	{"multi", sim_multi_run, 400},
-	{"kinds", sim_kinds_run, 4200},
-	{"silence", sim_silence_run, 500},
-	{"replicas", sim_replicas_run, 800},
-	{"sentinels", sim_sentinels_run, 700},
-	{"refusals", sim_refusals_run, 500},
-	{"cluster", sim_cluster_run, 400},
-	{"elections", sim_elections_run, 300},
-	{"barriers", sim_barriers_run, 500},
-	{"handovers", sim_handovers_run, 500},
-	{"told", sim_told_run, 500},
+	{"locks", sim_locks_run, 2000},        {"crowd", sim_crowd_run, 300},
+	{"throng", sim_throng_run, 150},       {"red", sim_red_run, 300},
+	{"mixed", sim_mixed_run, 240},         {"multi", sim_multi_run, 400},
+	{"kinds", sim_kinds_run, 4200},        {"silence", sim_silence_run, 500},
+	{"replicas", sim_replicas_run, 800},   {"sentinels", sim_sentinels_run, 700},
+	{"refusals", sim_refusals_run, 500},   {"cluster", sim_cluster_run, 400},
+	{"elections", sim_elections_run, 300}, {"barriers", sim_barriers_run, 500},
+	{"handovers", sim_handovers_run, 500}, {"told", sim_told_run, 500},
 	{"watches", sim_watches_run, 100},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -123,6 +116,22 @@ static void test_a_waiter_behind_an_extension_that_comes_late(void **state)
 	run_scripted(sim_waiter_behind_an_extension_that_comes_late);
 }
 
+static void throng_run(uint64_t seed)
+{
+	sim_throng_run(seed, false);
+}
+
+static void test_connections_come_and_go(void **state)
+{
+	(void)state;
+	run_scripted(throng_run);
+	struct sim_ways ways = sim_connection_ways();
+	assert_true(ways.opened >= SCRIPTED_SEEDS / 2);
+	assert_true(ways.gathered >= SCRIPTED_SEEDS / 2);
+	assert_true(ways.spread >= SCRIPTED_SEEDS / 2);
+	assert_true(ways.closed >= SCRIPTED_SEEDS / 2);
+}
+
 static void test_a_silence_is_waited_for_once(void **state)
 {
 	(void)state;
@@ -185,6 +194,7 @@ static int run_all(void)
 		cmocka_unit_test(test_a_multi_lock_connects_to_all_at_once),
 		cmocka_unit_test(test_a_waiter_behind_an_extension_that_comes_late),
 		cmocka_unit_test(test_a_silence_is_waited_for_once),
+		cmocka_unit_test(test_connections_come_and_go),
 	};
 	struct CMUnitTest worlds[ROWS];
 	for (size_t i = 0; i < ROWS; i++)

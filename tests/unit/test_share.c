@@ -246,6 +246,74 @@ static void test_none_begins_as_the_client_is_closed(void **state)
 	assert_int_equal(node.script_count, 1);
 }
 
+/* ---- one for all, and several again ---- */
+
+static void all_leave(void)
+{
+	for (size_t i = 0; i < node.script_count; i++)
+		atomic_store(&node.scripts[i]->callers, 0);
+}
+
+/* So many wait for a while: whether three who come then are led to three connections. */
+static bool is_spread(unsigned callers)
+{
+	all_leave();
+	for (unsigned i = 0; i < callers; i++)
+		join();
+	for (int i = 0; i < 400; i++)
+		lk__conn_part(node.scripts[join()]);
+	all_leave();
+	unsigned sum = join() + join() + join();
+	return sum == 0 + 1 + 2;
+}
+
+static void test_many_gather_and_few_spread_again(void **state)
+{
+	(void)state;
+	add_conns();
+	assert_true(is_spread(8));
+	assert_true(is_spread(11));
+	assert_false(is_spread(12));
+	assert_false(is_spread(8)); /* as it is */
+	assert_true(is_spread(7));
+	assert_true(is_spread(8));
+}
+
+static void test_a_moment_changes_nothing(void **state)
+{
+	(void)state;
+	add_conns();
+	for (int i = 0; i < 12; i++)
+		join();
+	for (int i = 0; i < 40; i++)
+		lk__conn_part(node.scripts[join()]);
+	assert_int_equal(join(), 2);
+}
+
+static void test_who_gathers_takes_one_that_is_up(void **state)
+{
+	(void)state;
+	add_conns();
+	assert_false(is_spread(20));
+	node.scripts[0]->state = LK__CONN_CONNECTING;
+	assert_int_equal(join(), 1);
+	node.scripts[0]->state = LK__CONN_UP;
+	assert_int_equal(join(), 0);
+}
+
+static void test_many_open_no_more(void **state)
+{
+	(void)state;
+	bool crowded = false;
+	for (int i = 0; i < 20; i++)
+		join();
+	for (int i = 0; i < 400; i++) {
+		crowded |= is_crowded();
+		lk__conn_part(node.scripts[0]);
+	}
+	assert_false(crowded);
+}
+
 /* ---- fewer of them ---- */
 
 static void test_one_that_was_not_used_for_long_is_closed(void **state)
@@ -371,13 +439,15 @@ static unsigned join_entry(struct lk__entry *entry)
 	return lk__entry_join(entry, entry->target.node)->index;
 }
 
-/* As many more callers as another connection takes; what they open counts as being opened, which
- * the test does in the loop's place. */
+/* As many calls as another connection takes, while one waits at each; what they open counts as
+ * being opened, which the test does in the loop's place. */
 static void crowd(size_t index)
 {
 	struct lk__entry entry = entry_on(index);
+	for (size_t i = 0; i < nodes[index].script_count; i++)
+		atomic_store(&nodes[index].scripts[i]->callers, 1);
 	for (int i = 0; i < 200; i++)
-		join_entry(&entry);
+		lk__conn_part(nodes[index].scripts[join_entry(&entry)]);
 	for (size_t i = 1; i < nodes[index].script_count; i++) {
 		struct lk__conn *conn = nodes[index].scripts[i];
 		for (int looks = 0; conn->state == LK__CONN_CONNECTING && looks < LOOKS_MAX;
@@ -491,6 +561,10 @@ int main(void)
 		TEST(test_there_are_never_more_than_allowed),
 		TEST(test_one_at_a_time),
 		TEST(test_none_begins_as_the_client_is_closed),
+		TEST(test_many_gather_and_few_spread_again),
+		TEST(test_a_moment_changes_nothing),
+		TEST(test_who_gathers_takes_one_that_is_up),
+		TEST(test_many_open_no_more),
 		TEST(test_one_that_was_not_used_for_long_is_closed),
 		TEST(test_one_in_use_is_not),
 		TEST(test_a_script_is_there_when_it_has_run),
