@@ -255,6 +255,8 @@ struct lk__front_place {
 	bool asks;           /* a question for its rank is under way */
 	bool asks_next;      /* and is due: the lock was busy since the last one */
 	int rank;            /* by the last answer: 0 is the front; -1: not known */
+	bool watches;        /* by that answer: the front, and who stands in for it */
+	uint64_t number;     /* of the attempt that asked */
 	bool lasts;          /* the last try has asked for a place that lasts a quiet wait */
 	int64_t asked_ns;    /* the last question; 0: none yet, */
 	uint32_t generation; /* of the node's tracking then */

@@ -38,19 +38,27 @@ static void front_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
 	}
 }
 
+static bool is_fair(const struct lk__entry *entry)
+{
+	return entry->target.recipe == &lk__fair_recipe;
+}
+
 static bool entry_has_front(const struct lk__entry *entry)
 {
 	const struct lk__waiting *waiting = entry->waiting;
-	return (entry->target.recipe->flags & LK__TURNS) && !entry->is_quorum && waiting &&
-	       waiting->channel && waiting->has_place &&
-	       lk__tracking_is_possible(entry->target.node);
+	if (entry->is_quorum || !waiting || !waiting->channel)
+		return false;
+	bool has_place = is_fair(entry) ? waiting->place.most_ns != 0 : waiting->has_place;
+	return has_place && lk__tracking_is_possible(entry->target.node);
 }
 
 /* A question whose answer has led to a look that counts no more is to be asked again. */
-static bool has_asked(const struct lk__front_place *place)
+static bool has_asked(const struct lk__entry *entry)
 {
+	const struct lk__front_place *place = &entry->waiting->place;
 	return place->node && place->asked_ns &&
-	       place->generation == atomic_load(&place->node->tracking.generation);
+	       place->generation == atomic_load(&place->node->tracking.generation) &&
+	       (!is_fair(entry) || place->number == entry->waiting->attempt.number);
 }
 
 int64_t lk__front_due_ns(const struct lk__entry *entry, int64_t begun_ns)
@@ -63,7 +71,7 @@ int64_t lk__front_due_ns(const struct lk__entry *entry, int64_t begun_ns)
 		return LK__NEVER;
 	if (place->node && !lk__tracking_is_on(&place->node->tracking)) /* it comes soon */
 		return lk__after_ms(lk__now_ns(), LK__TRACKED_AFTER_MS);
-	if (!has_asked(place))
+	if (!has_asked(entry))
 		return lk__after_ms(begun_ns, LK__TRACKED_AFTER_MS);
 	return place->asks_next ? place->asked_ns + AGAIN_NS : LK__NEVER;
 }
@@ -82,6 +90,8 @@ static int64_t quiet_ms(const struct lk__entry *entry)
 {
 	int64_t least_ms = look_ms(entry);
 	int64_t most_ms = lk__earlier(QUIET_TIMES * least_ms, QUIET_MOST_MS);
+	if (is_fair(entry)) /* Java takes one that was silent for all of that for dead */
+		most_ms = lk__earlier(most_ms, entry->client->config->fair_wait_ms / 2);
 	return most_ms > least_ms ? most_ms : least_ms;
 }
 
@@ -106,7 +116,7 @@ static bool is_quiet(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;
 	const struct lk__caller *head = lk__entry_head(entry);
-	return (recipe->flags & LK__TURNS) && !recipe->poll_ms && head &&
+	return ((recipe->flags & LK__TURNS) || is_fair(entry)) && !recipe->poll_ms && head &&
 	       !(recipe == &lk__write_recipe && (head->settings.flags & LK__RW_PREFER_WRITERS));
 }
 
@@ -132,14 +142,15 @@ void lk__front_busy(struct lk__entry *entry, int64_t ttl_ms)
 int64_t lk__front_quiet_ns(const struct lk__entry *entry)
 {
 	const struct lk__front_place *place = &entry->waiting->place;
-	if (!entry_has_front(entry) || place->node != entry->target.node || !has_asked(place) ||
+	if (!entry_has_front(entry) || place->node != entry->target.node || !has_asked(entry) ||
 	    !lk__tracking_is_on(&place->node->tracking) || place->rank < 0 || !place->free_ns)
 		return 0;
-	if (place->rank > 1)
+	if (place->watches)
+		return atomic_load(&place->looked) ? lk__earlier(place->most_ns, place->free_ns)
+						   : 0;
+	if (place->rank > 1 && !is_fair(entry))
 		return place->most_ns;
-	if (place->rank == 1)
-		return lk__earlier(place->most_ns, place->free_ns + BEHIND_NS);
-	return atomic_load(&place->looked) ? lk__earlier(place->most_ns, place->free_ns) : 0;
+	return lk__earlier(place->most_ns, place->free_ns + place->rank * BEHIND_NS);
 }
 
 /* ---- the look ---- */
@@ -223,16 +234,29 @@ bool lk__front_hinted(struct lk__entry *entry, bool patient, int64_t *until_ns)
 /* ---- the question ---- */
 
 /* -1: it is not in the order, or too far behind to tell. */
-static int rank_of(const struct lk__waiting *waiting, const struct lk__request *request)
+static int rank_of(const struct lk__entry *entry, const struct lk__request *request)
 {
+	const struct lk__waiting *waiting = entry->waiting;
 	const redisReply *reply = request->reply;
+	char field[LK__FIELD_SIZE];
 	if (waiting->place.node != request->conn->node || request->code ||
 	    reply->type != REDIS_REPLY_ARRAY)
 		return -1;
+	lk__field(entry, waiting->place.number, field);
+	const char *own = is_fair(entry) ? field : waiting->turn;
 	for (size_t i = 0; i < reply->elements; i++)
-		if (strcmp(lk__element_text(reply, i), waiting->turn) == 0)
+		if (strcmp(lk__element_text(reply, i), own) == 0)
 			return (int)i;
 	return -1;
+}
+
+/* The first in a fair lock's queue may be Java's, which does not look: the one behind it does,
+ * unless that first one is of the same client. */
+static bool is_to_watch(const struct lk__entry *entry, int rank, const redisReply *reply)
+{
+	const char *id = entry->client->id;
+	return rank == 0 || (rank == 1 && is_fair(entry) &&
+			     strncmp(lk__element_text(reply, 0), id, strlen(id)) != 0);
 }
 
 static void ask_finish(struct lk__request *request)
@@ -240,9 +264,12 @@ static void ask_finish(struct lk__request *request)
 	struct lk__entry *entry = request->owner;
 	pthread_mutex_lock(&entry->mutex);
 	if (entry->waiting) {
-		entry->waiting->place.asks = false;
-		entry->waiting->place.rank = rank_of(entry->waiting, request);
-		if (entry->waiting->place.rank == 0)
+		struct lk__front_place *place = &entry->waiting->place;
+		place->asks = false;
+		place->rank = rank_of(entry, request);
+		place->watches = place->rank >= 0 &&
+				 is_to_watch(entry, place->rank, request->reply);
+		if (place->watches)
 			front_look(entry);
 	}
 	pthread_mutex_unlock(&entry->mutex);
@@ -250,13 +277,15 @@ static void ask_finish(struct lk__request *request)
 	lk__entry_unref(entry);
 }
 
-static struct lk__request *ask_request(const struct lk__target *target)
+static struct lk__request *ask_request(const struct lk__entry *entry)
 {
+	const struct lk__target *target = &entry->target;
+	const char *prefix = is_fair(entry) ? LK__FAIR_QUEUE_PREFIX : TURNS_PREFIX;
 	struct lk__words words = {0};
 	size_t size = 0;
-	char *turns = lk__derived_name(TURNS_PREFIX, target->key, target->key_size, &size);
-	lk__words_text(&words, "ZRANGE");
-	lk__words_own(&words, turns, size);
+	char *order = lk__derived_name(prefix, target->key, target->key_size, &size);
+	lk__words_text(&words, is_fair(entry) ? "LRANGE" : "ZRANGE");
+	lk__words_own(&words, order, size);
 	lk__words_text(&words, "0");
 	lk__words_text(&words, RANKS);
 	return lk__words_command(&words);
@@ -294,7 +323,7 @@ void lk__front_ask(struct lk__entry *entry)
 	struct lk__node *node = place->node;
 	if (place->asks || atomic_load(&place->looked) || !lk__tracking_is_on(&node->tracking))
 		return;
-	struct lk__request *request = ask_request(&entry->target);
+	struct lk__request *request = ask_request(entry);
 	if (!request)
 		return;
 	request->owner = entry;
@@ -304,7 +333,9 @@ void lk__front_ask(struct lk__entry *entry)
 	place->asks = true;
 	place->asks_next = false;
 	place->rank = -1;
+	place->watches = false;
 	place->asked_ns = lk__now_ns();
+	place->number = entry->waiting->attempt.number;
 	place->generation = atomic_load(&node->tracking.generation);
 	lk__entry_ref(entry);
 	if (lk__conn_offer(&node->work, request))

@@ -16,6 +16,13 @@
  *   the one behind    BEHIND_NS more, in case the front's client is dead
  *   the others        for the whole time, in case both are
  *
+ * The front learns that it is, where the one before it was granted the lock, with its next try.
+ *
+ * The waiters of a fair lock stand in Redisson's queue. Its first may be Java's, which looks at
+ * nothing: unless it is of the same client, the one behind it looks, too. The others sleep until
+ * the end of the lease and BEHIND_NS more for each before them. When the first one leaves, the
+ * queue's script tells the next to look.
+ *
  * A place in the order is kept for longer than that, since each try puts it there again. A try asks
  * for so long if its head knew its rank. So the first sleep lasts for look_again_ms at most, and of
  * a lock for which nobody waits for long nothing stays longer than it has to.

@@ -180,6 +180,10 @@ MUTANTS = [
         ("src/sync/fair/queue.lua", "redis.call('RPUSH', queue, own)",
          "redis.call('LPUSH', queue, own)")],
         World("kinds")),
+    Mutant("fair-front-deaf", "nobody who waits for a fair lock watches its key", [
+        ("src/lock/front.c", "return rank == 0 || (rank == 1 && is_fair(entry) &&",
+         "return (rank == 0 && !is_fair(entry)) || (rank < 0 && is_fair(entry) &&")],
+        World("told")),
     # ---- terms ----
     Mutant("endless-term", "a client passes a lock among its own without an end", [
         ("src/sync/term.h", "passing->term_ns / 10 * 9", "passing->term_ns * 1000"),

@@ -8,9 +8,9 @@
  * Where nothing is lost, a holder hears within TOLD_MS that its lock is gone, and that somebody
  * asks for it; and one of those that wait is granted what was deleted. Where only messages are
  * lost, that takes a third of the lease more. What a dead process held goes to the front at the end
- * of the lease, or if that is dead, to the one behind it a second later. Everywhere each request is
- * told at most once, to a hold that wants to hear it, which the lock was when the request came; and
- * who holds until its hold could be renewed three times is told.
+ * of the lease, or if that is dead, to the one behind it a second later, of a fair lock three.
+ * Everywhere each request is told at most once, to a hold that wants to hear it, which the lock was
+ * when the request came; and who holds until its hold could be renewed three times is told.
  */
 #include "told.h"
 
@@ -43,6 +43,7 @@
 #define FRONT_MS 1000   /* a waiter's question is behind it */
 #define WATCHED_MS 1200 /* in which the next one may come */
 #define BEHIND_MS 1000  /* that the one behind the front leaves the lock to it */
+#define SILENT_MS 3000  /* that the server waits for a fair lock's front (sync/fair/queue.lua) */
 #define APART_MS 200    /* who has begun to wait so much later is behind, whatever the clocks */
 #define PROCESS_OF(worker) (1 + (unsigned)(worker)->number)
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -82,8 +83,12 @@ static bool looks_late; /* none who waits looks in between, unless it is told to
 static const struct kind {
 	const char *name;
 	bool turns;
-} kinds[] = {
-	{"reentrant", true}, {"fenced", true}, {"fair", false}, {"plain", false}, {"spin", false}};
+	int64_t behind_ms; /* for which a dead front may keep the lock free */
+} kinds[] = {{"reentrant", true, BEHIND_MS},
+	     {"fenced", true, BEHIND_MS},
+	     {"fair", true, SILENT_MS},
+	     {"plain", false, 0},
+	     {"spin", false, 0}};
 static const struct kind *kind;
 
 static int lock_open(lk_lock **lock_out, lk_client *client, lk_error *error)
@@ -312,7 +317,12 @@ static bool front_is_judged(void)
 	if (!calm || loses || asks || !kind->turns || lease_ms < LONG_LEASE_MS || !waits() ||
 	    !holder() || sim_now_ns() < holder()->granted_ns + YOUNG_MS * SIM_MS)
 		return false;
+	const struct worker *same = holder();
 	sim_wait(are_watched, NULL, sim_now_ns() + WATCHED_MS * SIM_MS);
+	/* Of other locks the next one learns with its next try that the front was granted it. */
+	bool is_fair = kind->behind_ms == SILENT_MS;
+	if (is_fair && same == holder() && calm && waits() && !are_watched(NULL))
+		sim_fail("worker %d holds it, others wait, and not both watch it", same->number);
 	return are_watched(NULL) && holder() && waits();
 }
 
@@ -354,7 +364,7 @@ static void holder_dies(void)
 	if (!next || !sim_server_has(0, KEY, dead->field, &end_ns))
 		return;
 	calm = false;
-	end_ns += ((front_dies ? BEHIND_MS : 0) + TOLD_MS) * SIM_MS;
+	end_ns += ((front_dies ? kind->behind_ms : 0) + TOLD_MS) * SIM_MS;
 	if (front_dies)
 		die(waiter(0), end_ns + SIM_MS);
 	die(dead, end_ns + SIM_MS);

@@ -286,7 +286,7 @@ def test_the_last_reader_tells_the_first_writer(server, patient):
     readers[0].call("release", "hot", kind="read").ok()
     readers[1].call("release", "hot", kind="read").ok()
     waits[0].result().ok()
-    until(lambda: ears[1].messages, 10, "the second one is told")
+    until(lambda: ears[0].messages and ears[1].messages, 10, "both are told")
     assert ears[0].messages[-1] == b"now"
     assert not waits[1].done
     first.call("release", "hot", kind="write").ok()

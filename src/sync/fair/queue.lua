@@ -421,6 +421,7 @@ end
 local function release()
 	if not released then
 		local _, wait = asked_by(own)
+		local first = redis.call('LINDEX', queue, 0) == own
 		if not queue_leave(own, wait or 0) then
 			-- Written all the same: what replicas acknowledge behind it is also what an
 			-- earlier copy has done.
@@ -428,6 +429,11 @@ local function release()
 			return false
 		end
 		if redis.call('EXISTS', lock) == 1 then
+			-- The next one is to learn that it is the first: that one watches the key.
+			local next = first and redis.call('LINDEX', queue, 0)
+			if next and asked_by(next) then
+				tell_to_look(next)
+			end
 			return 0
 		end
 	end
