@@ -40,7 +40,7 @@ struct watch_state {
 	size_t prefix_count;
 };
 
-/* What is under way. */
+/* The watch that is under way. */
 struct watching {
 	const struct watch_state *state;
 	lk_watch *watch;

@@ -19,7 +19,7 @@ struct lock_kind {
 
 extern const struct lock_kind kind_default;
 
-/* What is no lock, where it stands in the way of one. */
+/* Anything that is no lock, where it stands in the way of one. */
 extern const struct lock_kind kind_barrier;
 
 struct command;

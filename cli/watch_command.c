@@ -49,7 +49,7 @@ enum variable {
 	TOLD /* the others are of a run further out, which would be taken for ours */
 };
 
-/* What one name has become. */
+/* The state that one name has come to. */
 struct told {
 	struct told *next;
 	size_t name_size;
@@ -89,7 +89,7 @@ static void note(int number)
 	errno = saved;
 }
 
-/* What was ignored stays so (nohup). */
+/* A signal that was ignored stays so (nohup). */
 static void signals_take(void)
 {
 	struct sigaction action = {.sa_handler = note}, before;
@@ -285,7 +285,7 @@ static int run_begin(struct watch_command *command, struct told *told)
 	return why == ENOENT || why == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
 
-/* Whether it has ended; then its exit code is known. */
+/* Tells whether it has ended; then its exit code is known. */
 static int run_has_ended(struct watch_command *command)
 {
 	int status;

@@ -29,7 +29,7 @@
 
 #define LK__WATCH_RECORDS_MAX 16 /* of new owners, in one look */
 
-/* What the server has told of a name since the last look. */
+/* The server has told this of a name since the last look. */
 enum lk__watch_news {
 	LK__NEWS_TOUCHED = 1,
 	LK__NEWS_FLUSHED = 2, /* all keys there are gone */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What differs between two looks at a name, as changes. */
+/* The differences between two looks at a name, as changes. */
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -256,7 +256,7 @@ static int holders_new(lk_watch *watch, struct lk__watch_holder **holders_out)
 	return 0;
 }
 
-/* What the name was, and is. */
+/* The name as it was, and is. */
 struct step {
 	struct lk__watched *watched;
 	struct lk__watch_holder *before;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What tells of a name: the tracker of its key, and the channels of its kind. */
+/* The tellers of a name: the tracker of its key, and the channels of its kind. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

@@ -928,7 +928,7 @@ static int64_t conn_arm(struct lk__conn *conn, int set_fd)
 	return atomic_load(&conn->armed) ? next_ns : lk__earlier(next_ns, lk__now_ns() + LK__MS);
 }
 
-/* What the server tracks for us ends with it, and then nobody tells. */
+/* The server's tracking for us ends with it, and then nobody tells. */
 static bool conn_carries_tracking(const struct lk__conn *conn)
 {
 	return conn->kind == LK__CONN_WORK && lk__tracking_is_on(&conn->node->tracking);

@@ -352,7 +352,7 @@ static void connector_hurry(struct lk__connector *connector)
 	connector_pause(connector, 0);
 }
 
-/* What it waits for: one attempt, or two; and the next doubt. */
+/* It waits for one attempt, or two; and for the next doubt. */
 static void connector_waits(const struct lk__connector *connector, struct lk__readiness *waits_out)
 {
 	const struct attempt *second = &connector->second;

@@ -216,7 +216,7 @@ struct lk__request *lk__time_request(const struct lk_config *config, bool by_scr
 	return request;
 }
 
-/* What a server, or a proxy, has said instead of the time. */
+/* Shows what a server, or a proxy, has said instead of the time. */
 static void time_show(const redisReply *reply, char *text, size_t size)
 {
 	bool two = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2;

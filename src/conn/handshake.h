@@ -40,7 +40,7 @@ struct lk__greeting {
 #define LK__GREET_DISK 8u    /* refuse what cannot tell whether its disk has something */
 #define LK__GREET_FIRST 2u   /* the server has never been reached: what may be a refusal is one */
 
-/* What a text says about a node that lacks the commands of a server. */
+/* A text says this about a node that lacks the commands of a server. */
 #define LK__LIKE_SENTINEL "a Sentinel? name the server that it watches"
 
 /* The time that the answer to TIME tells, in µs, or -1. */
@@ -49,7 +49,7 @@ int64_t lk__time_answer(const redisReply *reply);
 /* The same of an answer of Envoy's redis_proxy, which tells the time of its own clock, or -1. */
 int64_t lk__time_of_proxy(const redisReply *reply);
 
-/* What asks for the server's time, with TIME or past a proxy. NULL when out of memory. */
+/* Makes a request for the server's time, with TIME or past a proxy. NULL: out of memory. */
 struct lk__request *lk__time_request(const struct lk_config *config, bool by_script);
 
 #define LK__TIME_SCRIPT "return redis.call('TIME')"

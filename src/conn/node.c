@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of a server: where it has been, since when, and what its clock says. */
+/* The knowledge of a server: where it has been, since when, and what its clock says. */
 #include "conn/node.h"
 
 #include <stdio.h>

@@ -199,7 +199,7 @@ bool lk__words_batch(struct lk__request *batch, struct lk__words *words);
 
 /* ---- what a refusal means ---- */
 
-/* What an error reply of a server means. */
+/* The meaning of an error reply of a server. */
 struct lk__refusal {
 	int code; /* LK_EMAYBEHELD: it is not known, and the command may have run */
 	int size; /* of its words, without the place at their end: " script: <hash>, on …" */

@@ -393,7 +393,7 @@ void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
 /* One without holds that is not in its client's table any more. */
 void lk__entry_free(struct lk__entry *entry);
 
-/* What it does on several nodes; NULL: it is on one. */
+/* Its way on several nodes; NULL: it is on one. */
 static inline const struct lk__quorum *lk__entry_quorum(const struct lk__entry *entry)
 {
 	return entry->is_quorum ? entry->client->ops->quorum : NULL;

@@ -8,7 +8,7 @@
 
 #include "lock/operation.h"
 
-/* What is asked, and how the answer is read. */
+/* A question, and how its answer is read. */
 struct lk__questioned {
 	struct lk__request *request; /* its own until it is sent */
 	/* Reads the request, which is done. 0, or a code with `error` filled. */

@@ -38,7 +38,7 @@ struct lk__master_ops {
 				  char *place_out, lk_error *error);
 };
 
-/* Of a master with listed replicas, and of one that sentinels watch. */
+/* Both kinds of master: with listed replicas, and watched by sentinels. */
 extern const struct lk__master_ops lk__replicas_ops, lk__sentinel_ops;
 
 /* `asking` as lk__scout_new() takes it. */
