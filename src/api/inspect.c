@@ -358,18 +358,6 @@ static int look_ask_all(struct lk__look *look, enum lk__look_type type, lk_error
 	return rc < 0 ? rc : look_refused(look, type, error);
 }
 
-static int look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info)
-{
-	if (type == LK__LOOK_ZSET)
-		return lk__look_read_zset(look, info);
-	if (type == LK__LOOK_STRING)
-		return lk__look_read_string(look, any, info);
-	int rc = lk__look_read_hash(look, info);
-	if (rc == 0)
-		rc = lk__look_read_barrier(look, info);
-	return rc == 0 ? lk__look_read_foreign_hash(look, info) : rc;
-}
-
 /* Looks at a key of that type: 1 and the picture, 0 when it is not a lock, or a code. `any`: a
  * string is one whatever it says. Without a thread readers are not asked for apart. */
 static int look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info,
@@ -379,7 +367,7 @@ static int look_at(struct lk__look *look, enum lk__look_type type, bool any, lk_
 	look->type = type;
 	if (rc < 0)
 		return rc;
-	int is_lock = look_read(look, type, any, info);
+	int is_lock = lk__look_read(look, type, any, info);
 	if (is_lock < 0)
 		return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
 	rc = is_lock && look->thread ? readers_ask(look, info, error) : LK__WAIT_READY;

@@ -69,16 +69,9 @@ int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out
 int lk__look_show(struct lk__look *look, const char *type, lk_lock_info *info, bool *changed_out,
 		  lk_error *error);
 
-/* Reads the answers: 1, 0 when the key is not a lock, or LK_ENOMEM. */
-int lk__look_read_hash(struct lk__look *look, lk_lock_info *info);
-int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info);
-
-/* Reads a hash that has other fields than owners. */
-int lk__look_read_barrier(struct lk__look *look, lk_lock_info *info);
-
-/* Reads a hash that no kind of ours has. */
-int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info);
-int lk__look_read_zset(struct lk__look *look, lk_lock_info *info);
+/* Reads the answers to what was asked of a key of that type: 1, 0 when it is not a lock, or
+ * LK_ENOMEM. `any`: a string is one whatever it says. */
+int lk__look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info);
 
 /* The server's time, in ms since 1970. */
 int64_t lk__look_time_ms(const struct lk__look *look);

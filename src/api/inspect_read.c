@@ -189,7 +189,7 @@ static bool party_read(struct lk__look *look, const redisReply *field, const red
 }
 
 /* Reads a hash of which it has been said that some field is no owner's. */
-int lk__look_read_barrier(struct lk__look *look, lk_lock_info *info)
+static int look_read_barrier(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *page = look->parts[LK__LOOK_VALUE];
 	const redisReply *fields = page->elements == 2 ? page->element[1] : page;
@@ -279,7 +279,7 @@ static const struct lk__foreign *row_of(struct lk__look *look, const redisReply 
 }
 
 /* Fields of a hash of which each is a lock, or of one that is a lock as a whole. */
-int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
+static int look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *page = look->parts[LK__LOOK_VALUE];
 	unsigned kinds = 1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD;
@@ -306,7 +306,7 @@ int lk__look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
 	return 1;
 }
 
-int lk__look_read_zset(struct lk__look *look, lk_lock_info *info)
+static int look_read_zset(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *members = look->parts[LK__LOOK_VALUE];
 	const redisReply *ttl = look->parts[LK__LOOK_TTL];
@@ -520,7 +520,7 @@ static int owned_read(struct lk__look *look, lk_lock_info *info)
 	return 1;
 }
 
-int lk__look_read_hash(struct lk__look *look, lk_lock_info *info)
+static int look_read_hash(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *page = look->parts[LK__LOOK_VALUE];
 	if (elements_of(page) != 2 || page->element[1]->type != REDIS_REPLY_ARRAY)
@@ -644,7 +644,7 @@ static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_in
 	return 1;
 }
 
-int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
+static int look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 {
 	const redisReply *value = look->parts[LK__LOOK_VALUE];
 	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
@@ -660,4 +660,16 @@ int lk__look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 		return LK_ENOMEM;
 	info->may_be_data = !is_theirs && !is_token(value);
 	return row || any || is_token(value) ? plain_read(look, value, info) : 0;
+}
+
+int lk__look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info)
+{
+	if (type == LK__LOOK_ZSET)
+		return look_read_zset(look, info);
+	if (type == LK__LOOK_STRING)
+		return look_read_string(look, any, info);
+	int rc = look_read_hash(look, info);
+	if (rc == 0)
+		rc = look_read_barrier(look, info);
+	return rc == 0 ? look_read_foreign_hash(look, info) : rc;
 }

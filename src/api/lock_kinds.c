@@ -17,6 +17,7 @@
 #include "conf/config.h"
 #include "lock/multi.h"
 #include "lock/red.h"
+#include "sync/foreign/foreign.h"
 #include "sync/recipes.h"
 
 /* ---- the fair lock ---- */
@@ -34,6 +35,44 @@ int lk_fair_lock_new(lk_lock **lock_out, lk_client *client, const void *name, si
 
 /* ---- the plain lock ---- */
 
+static int notify_fail(enum lk__notify_made made, const char *operation, const char *text,
+		       const char *form, lk_error *error)
+{
+	if (made == LK__NOTIFY_NO_MEMORY)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	if (made == LK__NOTIFY_OTHER_KEY)
+		return lk__fail(error, LK_EINVAL,
+				"%s: notify \"%.100s\": its locks have keys of the form %s",
+				operation, text, form);
+	return lk__fail(
+		error, LK_EINVAL,
+		"%s: notify \"%.100s\" is neither a library nor publish CHANNEL MESSAGE nor "
+		"push LIST MESSAGE MS",
+		operation, text);
+}
+
+/* Sets what else a release of the plain lock tells: 0, or a code. It is the same for all handles of
+ * the name in the client. */
+static int entry_notify(struct lk__entry *entry, const char *text, const char *operation,
+			lk_error *error)
+{
+	struct lk__notify *notify = NULL, *first = NULL;
+	const char *form = NULL;
+	const struct lk__target *target = &entry->target;
+	enum lk__notify_made made = lk__notify_new(&notify, text, target->key, target->key_size,
+						   &form);
+	if (made != LK__NOTIFY_MADE)
+		return notify_fail(made, operation, text, form, error);
+	if (atomic_compare_exchange_strong(&entry->target.notify, &first, notify))
+		return 0;
+	lk__notify_free(notify);
+	if (strcmp(first->text, text) == 0)
+		return 0;
+	return lk__fail(error, LK_EINVAL,
+			"%s: notify \"%.100s\": another handle of this lock notifies \"%.100s\"",
+			operation, text, first->text);
+}
+
 int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name, size_t name_size,
 		      const lk_plain_lock_options *options, lk_error *error)
 {
@@ -49,7 +88,7 @@ int lk_plain_lock_new(lk_lock **lock_out, lk_client *client, const void *name, s
 	rc = lk__lock_make(lock_out ? &lock : NULL, client, &lk__plain_recipe, name, name_size,
 			   &settings, operation, error);
 	if (rc == 0 && own.notify)
-		rc = lk__entry_notify(lock->entry, own.notify, operation, error);
+		rc = entry_notify(lock->entry, own.notify, operation, error);
 	if (rc == 0)
 		*lock_out = lock;
 	else

@@ -230,15 +230,6 @@ static void record_make(struct record *record, const struct lk_config *config)
 	record_clean(record->program);
 }
 
-struct lk__note *lk__note_new(const char *text)
-{
-	size_t size = strlen(text) + 1;
-	struct lk__note *note = calloc(1, sizeof(*note) + size);
-	if (note)
-		memcpy(note->text, text, size);
-	return note;
-}
-
 /* Has the loop write the record at once. */
 static void record_hasten(lk_client *client)
 {

@@ -298,9 +298,6 @@ void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t d
 /* The key of a client's record, to be freed; NULL when out of memory. */
 char *lk__client_record_key(const lk_client *client);
 
-/* A copy of a note; NULL when out of memory. To be freed. */
-struct lk__note *lk__note_new(const char *text);
-
 /* A hold of that number begins, with a note or (NULL) without: the loop writes the record anew if
  * it says something else. A hold is over, and its note with it. With the entry's mutex held. */
 void lk__note_begin(lk_client *client, struct lk__note *note, uint64_t number);

@@ -57,13 +57,30 @@ static struct lk__compensation *compensation_alloc(struct lk__entry *entry, uint
 	return compensation;
 }
 
+/* When the leases have ended of all holds that the server may have granted here up to `from_ns`. */
+static int64_t lease_end_ns(const struct lk__entry *entry, int64_t from_ns)
+{
+	int64_t lease_ms = entry->client->config->watchdog_ms;
+	if (lease_ms < entry->asked_lease_ms)
+		lease_ms = entry->asked_lease_ms;
+	if (lease_ms < entry->grant.lease_ms)
+		lease_ms = entry->grant.lease_ms;
+	const struct lk__reds *reds = lk__entry_reds(entry);
+	if (reds && lease_ms < reds->lease_ms)
+		lease_ms = reds->lease_ms;
+	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
+	if (end_ns < entry->grant.outlives_ns)
+		end_ns = entry->grant.outlives_ns;
+	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
+}
+
 /* When the lease has ended whatever the server may have granted here up to `from_ns`; LK__NEVER
  * where something without a lease may be left: a place in a queue, a count. */
 static int64_t entry_outlived_ns(const struct lk__entry *entry, int64_t from_ns)
 {
 	bool leased = entry->target.recipe->sharing != LK__NO_HOLD &&
 		      !(entry->target.recipe->flags & LK__QUEUES);
-	return leased ? lk__entry_lease_end_ns(entry, from_ns) : LK__NEVER;
+	return leased ? lease_end_ns(entry, from_ns) : LK__NEVER;
 }
 
 /* Makes a compensation, or NULL. The library leaves a `kept` one so on purpose, and does not count
@@ -101,7 +118,7 @@ static void compensation_set_given(struct lk__compensation *compensation)
 	int64_t now_ns = lk__now_ns();
 	int64_t end_ns = entry->target.recipe->sharing == LK__NO_HOLD
 				 ? lk__after_ms(now_ns, COUNT_MS)
-				 : lk__entry_lease_end_ns(entry, now_ns);
+				 : lease_end_ns(entry, now_ns);
 	compensation->given = true;
 	compensation->end_ns = lk__earlier(compensation->end_ns, end_ns);
 }

@@ -129,42 +129,6 @@ static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const stru
 	return entry;
 }
 
-static int notify_fail(enum lk__notify_made made, const char *operation, const char *text,
-		       const char *form, lk_error *error)
-{
-	if (made == LK__NOTIFY_NO_MEMORY)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	if (made == LK__NOTIFY_OTHER_KEY)
-		return lk__fail(error, LK_EINVAL,
-				"%s: notify \"%.100s\": its locks have keys of the form %s",
-				operation, text, form);
-	return lk__fail(
-		error, LK_EINVAL,
-		"%s: notify \"%.100s\" is neither a library nor publish CHANNEL MESSAGE nor "
-		"push LIST MESSAGE MS",
-		operation, text);
-}
-
-int lk__entry_notify(struct lk__entry *entry, const char *text, const char *operation,
-		     lk_error *error)
-{
-	struct lk__notify *notify = NULL, *first = NULL;
-	const char *form = NULL;
-	const struct lk__target *target = &entry->target;
-	enum lk__notify_made made = lk__notify_new(&notify, text, target->key, target->key_size,
-						   &form);
-	if (made != LK__NOTIFY_MADE)
-		return notify_fail(made, operation, text, form, error);
-	if (atomic_compare_exchange_strong(&entry->target.notify, &first, notify))
-		return 0;
-	lk__notify_free(notify);
-	if (strcmp(first->text, text) == 0)
-		return 0;
-	return lk__fail(error, LK_EINVAL,
-			"%s: notify \"%.100s\": another handle of this lock notifies \"%.100s\"",
-			operation, text, first->text);
-}
-
 struct lk__node *lk__entry_node(const struct lk__entry *entry)
 {
 	struct lk__topo *topo = entry->client->topo;
@@ -708,22 +672,6 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 		return;
 	lk__attempt_rest(&waiting->attempt);
 	lk__entry_unsubscribe(entry);
-}
-
-int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns)
-{
-	int64_t lease_ms = entry->client->config->watchdog_ms;
-	if (lease_ms < entry->asked_lease_ms)
-		lease_ms = entry->asked_lease_ms;
-	if (lease_ms < entry->grant.lease_ms)
-		lease_ms = entry->grant.lease_ms;
-	const struct lk__reds *reds = lk__entry_reds(entry);
-	if (reds && lease_ms < reds->lease_ms)
-		lease_ms = reds->lease_ms;
-	int64_t end_ns = lk__after_ms(from_ns, lease_ms);
-	if (end_ns < entry->grant.outlives_ns)
-		end_ns = entry->grant.outlives_ns;
-	return end_ns > entry->grant.valid_until_ns ? end_ns : entry->grant.valid_until_ns;
 }
 
 /* ---- turns ---- */

@@ -338,11 +338,6 @@ struct lk__entry {
  * has an entry of its own. */
 int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
 		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error);
-/* Sets what else a release of the plain lock tells: 0, or a code. It is the same for all handles of
- * the name in the client. */
-int lk__entry_notify(struct lk__entry *entry, const char *text, const char *operation,
-		     lk_error *error);
-
 /* As lk__entry_get(), but NULL where there is none: 0, or LK_ENOMEM. */
 int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
 		   const void *name, size_t size, const struct lk__owner *owner);
@@ -537,9 +532,6 @@ void lk__entry_note_wait(const struct lk__entry *entry, struct lk__caller *waite
 
 /* A waiter leaves the queue; the last one unsubscribes. */
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
-
-/* When the leases have ended of all holds that the server may have granted here up to `from_ns`. */
-int64_t lk__entry_lease_end_ns(const struct lk__entry *entry, int64_t from_ns);
 
 /* ---- turns ---- */
 

@@ -599,6 +599,16 @@ void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends)
 
 /* ---- an acquire and the holds that there are ---- */
 
+/* A copy of a note; NULL when out of memory. */
+static struct lk__note *note_new(const char *text)
+{
+	size_t size = strlen(text) + 1;
+	struct lk__note *note = calloc(1, sizeof(*note) + size);
+	if (note)
+		memcpy(note->text, text, size);
+	return note;
+}
+
 struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__recipe *recipe,
 				 const struct lk__want *want)
 {
@@ -606,7 +616,7 @@ struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__rec
 				       .max_hold_ms = want->max_hold_ms,
 				       .tag = want->tag,
 				       .no_loss = want->no_loss};
-	if (want->note && !(extra.note = lk__note_new(want->note)))
+	if (want->note && !(extra.note = note_new(want->note)))
 		return NULL;
 	if (want->hears && !(extra.ear = calloc(1, sizeof(*extra.ear)))) {
 		free(extra.note);

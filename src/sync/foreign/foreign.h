@@ -42,16 +42,6 @@ struct lk__form_parts {
 
 bool lk__form_match(const char *form, const char *text, size_t size, struct lk__form_parts *parts);
 
-/* How much of a form stands for itself. */
-size_t lk__form_weight(const char *form);
-
-/* Writes `text` with "%T", "%t", "%e", "%1" and "%N" replaced by what they say of the first such
- * part: a time as "2026-11-27 03:12" (UTC). Cuts at `size`. */
-void lk__form_tell(const char *text, const struct lk__form_parts *parts, char *out, size_t size);
-
-/* Writes `text` with "{1}" … replaced by what the stars of the key stood for. NULL: no memory. */
-char *lk__form_fill(const char *text, const struct lk__form_parts *parts, size_t *size_out);
-
 /* ---- the table ---- */
 
 enum lk__foreign_kind {
@@ -94,10 +84,6 @@ char *lk__foreign_text(const struct lk__foreign_seen *seen, const struct lk__for
 /* The row that says whom the release of such a lock tells, of all that it may be; or NULL. */
 const struct lk__foreign *lk__foreign_waker(const struct lk__foreign_seen *seen,
 					    const struct lk__foreign *row);
-
-/* A row of a plain lock with a form of notice, by the first word of its library's name; NULL: there
- * is none. */
-const struct lk__foreign *lk__foreign_notifier(const char *word);
 
 /*
  * The message that a release publishes or pushes beside our own, so that another library's waiters
