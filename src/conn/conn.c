@@ -499,6 +499,7 @@ static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 	conn->load_refused = false;
 	conn->state = LK__CONN_UP;
 	conn->heard_ns = conn->used_ns = lk__now_ns();
+	conn->least_ns = 0;
 	conn->watched = watched;
 	atomic_store(&conn->armed, watched);
 	atomic_store(&conn->node->was_up, true);

@@ -114,7 +114,8 @@ struct lk__conn {
 	struct lk__thread *leader;
 	struct lk__wait *next_leader; /* woken to lead, and has not run yet */
 	int64_t appointed_ns;         /* when it was */
-	int64_t trip_ns;              /* from a command to its answer, lately */
+	int64_t trip_ns;              /* from a command to its answer, lately, */
+	int64_t least_ns;             /* and at least, since it came up; 0: none yet */
 	_Atomic bool tended; /* while it is made, and no caller does that: the loop was told */
 	/* The leader sleeps: newcomers write themselves. The thread that clears it reads. */
 	_Atomic bool asleep;

@@ -140,13 +140,20 @@ static void conn_sleep(struct lk__conn *conn, short events, int64_t until_ns, lk
 		lk__wake_fd_clear(conn->wake_fd);
 }
 
+static void conn_note_trip(struct lk__conn *conn, int64_t trip_ns)
+{
+	conn->trip_ns += (trip_ns - conn->trip_ns) / TRIP_PART;
+	if (!conn->least_ns || trip_ns < conn->least_ns)
+		conn->least_ns = trip_ns;
+}
+
 /* Takes whole replies out of what was read; true when the peer does not speak the protocol. */
 static bool conn_parse(struct lk__conn *conn, ssize_t got, struct lk__deferred *after)
 {
 	int rc = lk__reader_feed(conn->reader, conn->chunk, (size_t)got);
 	int64_t now_ns = lk__now_ns();
 	if (conn->kind != LK__CONN_MESSAGES && conn->in_flight)
-		conn->trip_ns += (now_ns - conn->in_flight->sent_ns - conn->trip_ns) / TRIP_PART;
+		conn_note_trip(conn, now_ns - conn->in_flight->sent_ns);
 	conn->heard_ns = now_ns;
 	conn->outlived = false;
 	redisReply *reply;
@@ -363,6 +370,7 @@ static void conn_help(struct lk__conn *conn, struct lk__deferred *after)
 		return;
 	ssize_t got = conn_read_now(conn);
 	conn_take_in(conn, got, after);
+	lk__conn_flush(conn);
 	atomic_store(&conn->asleep, true);
 	if (conn_wants_leader(conn))
 		lk__conn_wake(conn);

@@ -23,6 +23,8 @@
 #define LOADS_VAIN 3     /* and is then spelled out: a proxy has loaded it at another server */
 #define WORDS_MAX 90     /* of a refusal that are passed on */
 #define REDIRECTS_MAX 16 /* of one request: more mean that servers redirect in a circle */
+#define FULL_LEAST 6     /* others in flight, beside which a command may be left for the leader; */
+#define COMMAND_NS (10 * LK__US)  /* a script takes the server that long, about */
 #define DRAIN_NS (250 * LK__MS)   /* for the answers that a former master owes */
 #define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
 
@@ -196,14 +198,26 @@ void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
 		lk__conn_hasten(conn, request);
 }
 
-/* Has what was appended leave: by the leader if it is awake, or will be at once; else by us. */
+/*
+ * Tells whether what comes now is left for the leader although it sleeps: the next answer wakes it,
+ * and then all leaves in one write. Only where the server has work until then: what is in flight
+ * takes it longer than a round trip.
+ */
+static bool conn_is_full(const struct lk__conn *conn)
+{
+	int64_t work_ns = (int64_t)conn->in_flight_count * COMMAND_NS;
+	return conn->kind == LK__CONN_SCRIPTS && conn->in_flight_count > FULL_LEAST &&
+	       conn->least_ns > 0 && conn->least_ns < work_ns && !conn->must_break;
+}
+
+/* Has what was appended leave: by the leader if it is awake, or will be soon enough; else by us. */
 void lk__conn_push(struct lk__conn *conn)
 {
 	bool later = conn->leader ? !atomic_load(&conn->asleep) : lk__conn_expects_leader(conn);
-	if (conn->state != LK__CONN_UP || later)
+	bool sooner = conn->in_flight && conn->doubt_ns < conn->asleep_until_ns;
+	if (conn->state != LK__CONN_UP || later || (conn->leader && !sooner && conn_is_full(conn)))
 		return;
 	lk__conn_flush(conn);
-	bool sooner = conn->in_flight && conn->doubt_ns < conn->asleep_until_ns;
 	if (conn->leader && (conn->must_break || sooner || lk__buffer_size(&conn->out) > 0))
 		lk__conn_wake(conn);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <utlist.h>
 
 #include <lockkeeper/config.h>
 
@@ -206,6 +207,46 @@ static void test_what_is_put_leaves_in_one_write(void **state)
 }
 
 /* The server serves nothing behind a WAIT before that is over, and says nothing either. */
+/* So many are in flight, one after the other, while the leader sleeps: in how many writes. */
+static size_t writes_of(unsigned count, int64_t least_ns, int64_t asleep_ns)
+{
+	struct lk__request *request, *next;
+	conn->leader = &thread;
+	conn->least_ns = least_ns;
+	conn->asleep_until_ns = lk__now_ns() + asleep_ns;
+	atomic_store(&conn->asleep, true);
+	writes = 0;
+	for (unsigned i = 0; i < count; i++) {
+		submit(command("PING"));
+		lk__conn_put_end(conn);
+	}
+	size_t made = writes;
+	lk__conn_flush(conn); /* as the leader does when it is woken */
+	assert_int_equal(written_size, count * strlen("*1\r\n$4\r\nPING\r\n"));
+	written_size = 0;
+	DL_FOREACH_SAFE(conn->in_flight, request, next)
+	{
+		lk__conn_remove(conn, request);
+		lk__request_free(request);
+	}
+	conn->leader = NULL;
+	return made;
+}
+
+static void test_beside_many_a_command_is_left_for_the_leader_that_sleeps(void **state)
+{
+	(void)state;
+	const int64_t near_ns = 50 * LK__US, moment_ns = 500 * LK__MS;
+	assert_int_equal(writes_of(6, near_ns, moment_ns), 6);
+	assert_int_equal(writes_of(20, near_ns, moment_ns), 6);
+	/* The server would have nothing to do: it is far away, or nobody knows yet. */
+	assert_int_equal(writes_of(20, 1 * LK__MS, moment_ns), 20);
+	assert_int_equal(writes_of(20, 100 * LK__US, moment_ns), 10);
+	assert_int_equal(writes_of(20, 0, moment_ns), 20);
+	/* Its silence is to be doubted before the leader would look. */
+	assert_int_equal(writes_of(20, near_ns, 5000 * LK__MS), 20);
+}
+
 static void test_a_request_behind_a_wait_is_doubted_later(void **state)
 {
 	(void)state;
@@ -496,6 +537,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_a_request_without_memory_takes_no_answer),
 		TEST(test_what_is_put_leaves_in_one_write),
+		TEST(test_beside_many_a_command_is_left_for_the_leader_that_sleeps),
 		TEST(test_a_request_behind_a_wait_is_doubted_later),
 		TEST(test_a_request_that_is_needed_at_once_is_not_doubted_at_once),
 		TEST(test_a_script_goes_before_its_first_call),
