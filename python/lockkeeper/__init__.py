@@ -20,8 +20,10 @@ from ._errors import __all__ as _error_names
 from ._lockkeeper import ffi as _ffi
 from ._lockkeeper import lib as _lib
 from ._notices import Notice
+from ._watch import Change, Watch, Who
 
 __version__ = _ffi.string(_lib.lk_version()).decode()
 
-__all__ = ["Barrier", "Client", "Held", "Hold", "Latch", "Lock", "Notice", "PermitHold", "PermitSemaphore",
-           "Semaphore", "SemaphoreHold", "multi_lock", "red_lock", "thread_owner", *_error_names]
+__all__ = ["Barrier", "Change", "Client", "Held", "Hold", "Latch", "Lock", "Notice", "PermitHold",
+           "PermitSemaphore", "Semaphore", "SemaphoreHold", "Watch", "Who", "multi_lock",
+           "red_lock", "thread_owner", *_error_names]

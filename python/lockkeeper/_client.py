@@ -15,6 +15,7 @@ from ._call import Handle, as_bytes, check, fail, made, milliseconds, wait, wait
 from ._counters import Barrier, Latch, PermitSemaphore, Semaphore
 from ._lockkeeper import ffi, lib
 from ._notices import Notices, NoticeStream
+from ._watch import Watch
 
 Credentials = Callable[[str], tuple[str, str]]
 
@@ -214,6 +215,14 @@ class Client(Handle):
         encoded = as_bytes(key)
         check(lib.lk_fence_check, self.pointer(), encoded, len(encoded), token,
               _options("lk_fence_options", ttl_ms=_ms(ttl)), ffi.NULL)
+
+    # ---- from outside ----
+
+    def watch(self, *names: str | bytes, poll: float = 0, renewals: bool = False) -> Watch:
+        """`for change in client.watch("orders")`: who has a lock, and how each hold ended. Where
+        the server does not tell, it is asked every `poll` seconds."""
+        return Watch(self, names, _options("lk_watch_options", poll_ms=_ms(poll),
+                                           renewals=renewals))
 
     # ---- notices, the end ----
 

@@ -340,13 +340,22 @@ def test_relay(start, server):
 
 
 @pytest.mark.parametrize("words", [
-    ["fair"], ["relay"], ["notice"], ["notice", "bench", "saw", "few"], ["patience"],
+    ["fair"], ["relay"], ["watch"], ["notice"], ["notice", "bench", "saw", "few"], ["patience"],
     ["patience", "door", "abc"], ["patience", "door", ""]])
 def test_usage(start, words):
     process = start(*words)
     out, error = process.communicate(timeout=20)
     assert (out, error[:7 + len(words[0])]) == ("", f"usage: {words[0]}")
     assert process.returncode == 2
+
+
+def test_watch(start, server):
+    process = start("watch", "job")
+    assert process.stdout.readline() == "job: free\n"
+    server.ask("HSET", "job", "other:1", "1")
+    assert process.stdout.readline() == "job: held\n"
+    server.ask("FLUSHALL")
+    assert process.stdout.readline() == "job: lost with the server's data\n"
 
 
 def test_each_kind_has_names_of_its_own(start, server):

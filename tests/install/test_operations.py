@@ -116,6 +116,19 @@ def unit_value(name: str, key: str) -> str:
     return re.search(rf"^{key}=(.*)$", text, re.MULTILINE).group(1)
 
 
+def test_the_log_hears_of_holds_that_were_not_released(place, environment, server):
+    (place / "logger").write_text(f'#!/bin/sh\necho "$3" >>{place}/log\n')
+    (place / "logger").chmod(0o755)
+    hold(server, "job:1")
+    own = {**environment, "PATH": f"{place}:{environment['PATH']}"}
+    with subprocess.Popen([FOLDER / "ends.sh", "job:"], env=own) as process:
+        until("it looks", lambda: "tracking_total_keys:1" in server.ask("INFO", "stats"))
+        run("lockkeeper", "break", "--yes", "job:1", env=own)
+        until("it is written", lambda: (place / "log").exists() and (place / "log").read_text())
+        assert (place / "log").read_text().startswith("job:1: broken")
+        process.terminate()
+
+
 def test_the_leader_serves(place, environment, server):
     line = unit_value("leader.service", "ExecStart")
     line = line.replace("%H", "host").replace("/run/shop-leader", str(place))
