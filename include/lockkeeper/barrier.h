@@ -122,9 +122,10 @@ LK_API int lk_barrier_enter(lk_barrier *barrier, int64_t wait_ms, lk_cancel *can
  * Leaves, and waits until all that entered with it have (DistributedDoubleBarrier.leave), with a
  * limit as lk_barrier_await(). It has left also when the limit is reached, or the wait is
  * cancelled: the next call waits on. Blocks. Errors: LK_ETIMEDOUT and, with 0, LK_EBUSY (others are
- * inside), LK_ECANCELLED, LK_ENOTOWNER (it has not entered), LK_ELOST (its lease was over before:
- * the others count it as having left), LK_EMAYBEHELD (it may be inside until its lease is over) and
- * those of lk_client_ping(). Since 0.2.
+ * inside), LK_ECANCELLED, LK_ENOTOWNER (it has not entered), LK_ELOST (its lease was over before,
+ * and the others count it as having left; or the barrier was broken), LK_EMAYBEHELD (it may be
+ * inside until its lease is over), LK_ENOTDURABLE (all have left, and a failover may undo that: the
+ * next call asks again) and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_barrier_leave(lk_barrier *barrier, int64_t wait_ms, lk_cancel *cancel,
 			    lk_error *error);

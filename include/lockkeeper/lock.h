@@ -81,7 +81,11 @@
  * is like any other; its options say whether it is renewed. So who renews a hold is at no time
  * more than one: a giver that has not abandoned it is told of its loss (LK_EVENT_LOST) by its next
  * renewal at the latest, and what it does until then may overlap with the taker's work. Not for
- * fair, read/write, multi and red locks (LK_EINVAL), and permits have ids instead.
+ * fair, read/write, multi and red locks (LK_EINVAL), and permits have ids instead. If the giver's
+ * acquire was sent again after a lost connection, its first copy may come behind all that: it is
+ * refused while the lock is held, but if the taker has released it, the copy takes it under the
+ * giver's field, for one lease, without a holder that knows of it. No copy runs later than the
+ * command limit after its acquire, by the server's clock.
  *
  * NOTES. With `note` in its options a hold says why it is held, to whoever looks (lk_scan_owner())
  * and to those who are refused: at most LK_NOTE_SIZE_MAX bytes of UTF-8 without control characters,

@@ -168,8 +168,8 @@ static int adopt_read(struct lk__adopting *adopting, const struct lk__request *r
 		return adopt_grant(adopting, request, said.fence, copies_until_ns);
 	case LK__EXCHANGE_NOT_DONE:
 		return adopt_refused(adopting, request);
-	case LK__EXCHANGE_NOT_OWNER:
-		return copied ? adopt_give_back(adopting, copies_until_ns, LK_ENOTOWNER,
+	case LK__EXCHANGE_NOT_OWNER: /* or an earlier copy had it, and its lease is over */
+		return copied ? adopt_give_back(adopting, copies_until_ns, LK_EMAYBEHELD,
 						"not held under that field any more")
 			      : adopt_fail(adopting, LK_ENOTOWNER, "not held under that field");
 	case LK__EXCHANGE_FREED:

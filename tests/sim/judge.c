@@ -66,7 +66,8 @@ void sim_check_code(const char *call, int code, const int *expected, size_t coun
 	if (code == LK_ESYSTEM && sim_had(SIM_SHORTAGES) && strcmp(call, "release") != 0)
 		return;
 	/* A limit may pass during a WAIT, one's own or that of a caller that has left. */
-	bool waits = sim_is_replicated() && strcmp(call, "acquire") == 0;
+	bool waits = sim_is_replicated() &&
+		     (strcmp(call, "acquire") == 0 || strcmp(call, "leave") == 0);
 	if (waits && (code == LK_ENOTDURABLE || code == LK_EUNAVAILABLE))
 		return;
 	if (code == LK_ENOTDURABLE && sim_is_replicated() && !sim_is_calm())
