@@ -13,10 +13,12 @@
  *   lockkeeper_fence:{web}                   string  the newest term               PX 30 days
  *   lockkeeper_election:{web}                hash    the record of the newest leader:
  *                                                    { id, term, since, host, value, version,
- *                                                      count, asked }
+ *                                                      previous, count, asked, stood, leaving,
+ *                                                      retired }
  *                                                                                  PX 30 days
  *   lockkeeper_candidates:{web}              hash    { <id>: "<priority> <standing> <since>
- *                                                    <until> <lease> <host> <value>" }  with a ttl
+ *                                                    <until> <version> <host> <value>" }  with a
+ *                                                                                        ttl
  *   lockkeeper_order:{web}                   sorted set, the order of these             with a ttl
  *   redisson_lock__channel:{web}:<id>        channel of one candidate: "look"
  *   lockkeeper_election:{web}                channel of those who observe: the term, or "vacant"
@@ -292,10 +294,10 @@ LK_API int lk_election_observe(lk_election *election, int64_t wait_ms, lk_cancel
 /*
  * Asks the leader to resign, or, with the `id` of a candidate that waits, to transfer to that one.
  * It is written into the record, and observers are told: lk_leader.asked. Whether the leader does
- * it is its own affair; `lockkeeper elect` ends its command first. Blocks for one round trip, at
- * most for the command limit. Errors: LK_ENOTOWNER (nobody leads), LK_EBUSY (that one does not
- * wait), LK_EMAYBEHELD (no answer: it may have been asked), LK_EINVAL and those of
- * lk_client_ping(). Since 0.2.
+ * it is its own affair; `lockkeeper elect` ends its command first. Who leads at the call is asked,
+ * and no later leader. Blocks for two round trips, at most for the command limit. Errors:
+ * LK_ENOTOWNER (nobody leads), LK_EBUSY (that one does not wait), LK_EMAYBEHELD (no answer: it may
+ * have been asked), LK_EINVAL and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_ask(lk_election *election, const char *id, lk_error *error);
 

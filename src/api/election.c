@@ -509,7 +509,7 @@ static void standing_field(const struct lk__election_call *call, char field_out[
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* How many were changed, or a code. `field` "*": all. */
+/* How many were changed, or a code. A field that begins with "*": all. */
 static int standing_ask(const struct lk__election_call *call, const char *field, lk_error *error)
 {
 	int64_t changed;
@@ -543,6 +543,7 @@ int lk_election_set_standing(lk_election *election, int priority, int standing, 
 	pthread_mutex_lock(&election->stand.mutex);
 	election->stand.priority = priority;
 	election->stand.standing = standing;
+	election->stand.changes++;
 	pthread_mutex_unlock(&election->stand.mutex);
 	standing_field(&call, field);
 	rc = *field ? standing_ask(&call, field, error) : 0;
@@ -552,6 +553,11 @@ int lk_election_set_standing(lk_election *election, int priority, int standing, 
 int lk_election_retire(lk_election *election, lk_error *error)
 {
 	struct lk__election_call call;
+	char all[LK__FIELD_SIZE + 1] = "*"; /* and what tells a copy of this request apart */
 	int rc = lk__election_begin(&call, election, "lk_election_retire", error);
-	return rc < 0 ? rc : lk__election_end(&call, standing_ask(&call, "*", error));
+	if (rc < 0)
+		return rc;
+	lk__field(election->entry, atomic_fetch_add(&election->client->last_number, 1) + 1,
+		  all + 1);
+	return lk__election_end(&call, standing_ask(&call, all, error));
 }

@@ -27,14 +27,22 @@ static int look_ask(const struct lk__election_call *call, const char *what, int6
 	return rc == LK__WAIT_READY ? 0 : rc;
 }
 
-static int leader_look(const struct lk__election_call *call, int64_t until_ns,
-		       lk_leader *leader_out, int64_t *left_ms_out, lk_error *error)
+/* Who leads, which term was the one before, and for how long the place is kept. */
+struct look {
+	lk_leader leader;
+	uint64_t previous;
+	int64_t left_ms;
+};
+
+static int leader_look(const struct lk__election_call *call, int64_t until_ns, struct look *look,
+		       lk_error *error)
 {
 	struct lk__request *request;
 	int rc = look_ask(call, "leader", until_ns, &request, error);
 	if (rc < 0)
 		return rc;
-	if (!lk__election_read_leader(request->reply, leader_out, left_ms_out))
+	if (!lk__election_read_leader(request->reply, &look->leader, &look->previous,
+				      &look->left_ms))
 		rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
 	lk__request_free(request);
 	return rc;
@@ -57,33 +65,54 @@ int lk_election_leader(lk_election *election, lk_leader *leader_out, lk_error *e
 {
 	const char *operation = "lk_election_leader";
 	struct lk__election_call call;
-	lk_leader leader;
-	int64_t left_ms;
+	struct look look;
 	int rc = leader_check(operation, leader_out, error);
 	if (rc == 0)
 		rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
-	rc = leader_look(&call, lk__election_until_ns(election), &leader, &left_ms, error);
+	rc = leader_look(&call, lk__election_until_ns(election), &look, error);
 	if (rc == 0)
-		leader_copy(leader_out, &leader);
+		leader_copy(leader_out, &look.leader);
 	return lk__election_end(&call, rc);
 }
 
-static int ask_read(const struct lk__election_call *call, const redisReply *reply, const char *id,
-		    lk_error *error)
+/* 1 it was asked; 0 it does not lead any more; or a code. */
+static int leader_ask(const struct lk__election_call *call, const char *leader, const char *id,
+		      int64_t until_ns, lk_error *error)
 {
 	int64_t answer;
-	const char *name = call->election->entry->name;
-	if (!lk__reply_integer(reply, -1, 1, &answer))
-		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
-	if (answer < 0)
-		return lk__fail(error, LK_EBUSY, "%s \"%.100s\": %.64s does not wait",
-				call->operation, name, id);
-	if (answer == 0)
-		return lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": nobody leads", call->operation,
-				name);
-	return 0;
+	struct lk__entry *entry = call->election->entry;
+	struct lk__request *request = lk__election_ask(&entry->target, id ? id : "resign", leader);
+	int rc = lk__ask_entry(entry, call->thread, request, call->operation, until_ns, error);
+	if (rc != LK__WAIT_READY)
+		return rc;
+	if (!lk__reply_integer(request->reply, -1, 1, &answer))
+		rc = lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
+	else if (answer < 0)
+		rc = lk__fail(error, LK_EBUSY, "%s \"%.100s\": %.64s does not wait",
+			      call->operation, entry->name, id);
+	else
+		rc = (int)answer;
+	lk__request_free(request);
+	return rc;
+}
+
+/* The leader of this moment is asked, by its id: a copy that comes late asks no other one. */
+static int ask_run(const struct lk__election_call *call, const char *id, lk_error *error)
+{
+	int64_t until_ns = lk__election_until_ns(call->election);
+	struct look look;
+	int rc;
+	do {
+		rc = leader_look(call, until_ns, &look, error);
+		if (rc == 0 && look.leader.vacant)
+			rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": nobody leads",
+				      call->operation, call->election->entry->name);
+		if (rc == 0)
+			rc = leader_ask(call, look.leader.id, id, until_ns, error);
+	} while (rc == 0);
+	return rc < 0 ? rc : 0;
 }
 
 int lk_election_ask(lk_election *election, const char *id, lk_error *error)
@@ -95,15 +124,7 @@ int lk_election_ask(lk_election *election, const char *id, lk_error *error)
 	int rc = lk__election_begin(&call, election, operation, error);
 	if (rc < 0)
 		return rc;
-	struct lk__request *request = lk__election_ask(&election->entry->target,
-						       id ? id : "resign");
-	rc = lk__ask_entry(election->entry, call.thread, request, operation,
-			   lk__election_until_ns(election), error);
-	if (rc == LK__WAIT_READY) {
-		rc = ask_read(&call, request->reply, id, error);
-		lk__request_free(request);
-	}
-	return lk__election_end(&call, rc);
+	return lk__election_end(&call, ask_run(&call, id, error));
 }
 
 static int candidate_order(const void *one, const void *other)
@@ -166,15 +187,15 @@ int lk_election_candidates(lk_election *election, lk_candidate *candidates_out, 
 
 /* Whether that is another than the last one seen: then it is noted, and whether some were
  * missed. */
-static bool leader_note(lk_election *election, lk_leader *leader)
+static bool leader_note(lk_election *election, struct look *look)
 {
+	lk_leader *leader = &look->leader;
 	const lk_leader *seen = &election->seen;
 	bool other = !election->has_seen || seen->vacant != leader->vacant ||
 		     seen->term != leader->term || strcmp(seen->asked, leader->asked) != 0 ||
 		     seen->value_size != leader->value_size ||
 		     memcmp(seen->value, leader->value, leader->value_size) != 0;
-	uint64_t step = leader->elections - seen->elections;
-	bool next = leader->term == seen->term || (step == 1 && leader->term > seen->term);
+	bool next = leader->term == seen->term || look->previous == seen->term;
 	leader->missed = election->has_seen && !next;
 	if (other) {
 		election->seen = *leader;
@@ -248,23 +269,23 @@ static int observe_look(struct observation *observation, lk_leader *leader_out,
 			int64_t *next_ns_out, lk_error *error)
 {
 	lk_election *election = observation->call->election;
-	lk_leader leader;
-	int64_t left_ms = -1, now_ns = lk__now_ns();
-	int rc = leader_look(observation->call, lk__election_until_ns(election), &leader, &left_ms,
-			     error);
+	struct look look;
+	int64_t now_ns = lk__now_ns();
+	int rc = leader_look(observation->call, lk__election_until_ns(election), &look, error);
 	if (observe_fails(rc))
 		return rc;
 	if (rc < 0) {
 		*next_ns_out = now_ns + PAUSE_NS;
 		return 0;
 	}
-	if (leader_note(election, &leader)) {
-		leader_copy(leader_out, &leader);
+	if (leader_note(election, &look)) {
+		leader_copy(leader_out, &look.leader);
 		return 1;
 	}
 	*next_ns_out = lk__after_ms(now_ns, election->client->config->look_again_ms);
-	if (left_ms >= 0)
-		*next_ns_out = lk__earlier(*next_ns_out, lk__after_ms(now_ns, left_ms + BEHIND_MS));
+	if (look.left_ms >= 0)
+		*next_ns_out = lk__earlier(*next_ns_out,
+					   lk__after_ms(now_ns, look.left_ms + BEHIND_MS));
 	return 0;
 }
 

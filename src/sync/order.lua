@@ -1,7 +1,9 @@
 -- Those who wait to lead, in the order in which they would.
 --
---   waiters  a hash: owner field → "<priority> <standing> <since> <until> <lease> <host> <value>";
---            since: server time in us; until: it counts as alive, server time in ms
+--   waiters  a hash: owner field →
+--            "<priority> <standing> <since> <until> <version> <host> <value>"; since: server time
+--            in us; until: it counts as alive, server time in ms; version: which change of how it
+--            stands that is
 --   order    a sorted set of "<since> <field>"; a lower score leads sooner
 --   record   asked: what the leader was asked to do; "leaving": it hands over to the first one
 --            that is not leaving itself; "leave": such a one waits, and listens
@@ -11,15 +13,18 @@
 -- Gives: place_of, place_read, place_next, place_drop, listens, asking, LEAVING
 local LEAVING = '2' -- how one stands that is about to end
 
-local function place_of(field, priority, standing, since, till)
-	return {field = field, standing = standing, since = since, till = till,
-		score = tonumber(standing) * 10000 - priority, member = since .. ' ' .. field}
+local function place_of(field, priority, standing, since, till, version)
+	return {field = field, priority = priority, standing = standing, since = since, till = till,
+		version = version, score = tonumber(standing) * 10000 - priority,
+		member = since .. ' ' .. field}
 end
 
 local function place_read(field)
 	local stands = redis.call('HGET', waiters, field) or ''
-	local priority, standing, since, till = string.match(stands, '^(%-?%d+) (%d) (%d+) (%d+) ')
-	return priority and place_of(field, tonumber(priority), standing, since, tonumber(till))
+	local priority, standing, since, till, version =
+		string.match(stands, '^(%-?%d+) (%d) (%d+) (%d+) (%d+) ')
+	return priority and place_of(field, tonumber(priority), standing, since, tonumber(till),
+		tonumber(version))
 end
 
 local function place_drop(field, member)

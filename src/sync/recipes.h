@@ -116,8 +116,8 @@ extern const struct lk__recipe lk__fair_recipe;
  *   <name>                                     hash { <uuid>:<number> → 1 }, PEXPIRE lease
  *   lockkeeper_fence:{<name>}                  string, the newest term, kept for 30 days
  *   lockkeeper_election:{<name>}               hash, the record of the newest leader: id, term,
- *                                              since, host, value, version, count, asked; kept
- *                                              for 30 days
+ *                                              since, host, value, version, previous, count,
+ *                                              asked, stood, leaving, retired; kept for 30 days
  *   lockkeeper_candidates:{<name>}             hash { <uuid>:<number> → how it stands }, PEXPIRE
  *   lockkeeper_order:{<name>}                  sorted set, the order of candidates, PEXPIRE
  *   redisson_lock__channel:{<name>}:<field>    channel of one candidate: "look"
@@ -139,6 +139,7 @@ struct lk__stand {
 	struct lk__teller *teller; /* what it is told (lock/notice.h) */
 	int64_t priority;
 	int standing;                /* LK_STAND_… */
+	int64_t changes;             /* of these two, so many */
 	char host[LK_NODE_SIZE];     /* without a space */
 	_Atomic int64_t progress_ns; /* its lease is renewed until then; LK__NEVER */
 	int64_t progress_ms;         /* so long after each sign of progress; 0: for ever */
@@ -156,7 +157,8 @@ struct lk__request *lk__election_transfer(const struct lk__target *target, const
 					  const char *to);
 
 /* Reads the answers: false where one has another form. */
-bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, int64_t *left_ms_out);
+bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out,
+			      uint64_t *previous_out, int64_t *left_ms_out);
 bool lk__election_read_candidate(const redisReply *reply, lk_candidate *candidate_out);
 
 /*

@@ -268,6 +268,7 @@ static void words_candidate(struct lk__words *words, const struct lk__try *wante
 	lk__words_number(words, ALIVE_LOOKS * wanted->turn_ms);
 	lk__words_number(words, stand->priority);
 	lk__words_number(words, stand->standing);
+	lk__words_number(words, stand->changes);
 	lk__words_text(words, stand->host);
 	lk__words_add(words, stand->value, stand->value_size);
 }
@@ -277,6 +278,7 @@ static void words_rank(struct lk__words *words, const struct lk__target *target)
 {
 	lk__words_number(words, target->stand->priority);
 	lk__words_number(words, target->stand->standing);
+	lk__words_number(words, target->stand->changes);
 }
 
 static void words_term(struct lk__words *words, uint64_t term)

@@ -343,7 +343,7 @@ MUTANTS = [
          "tonumber(standing) * 10000 + priority")],
         World("elections")),
     Mutant("election-late-look", "those who wait look two seconds after the end of a lease", [
-        (STAND, "left + rank * APART_MS", "left + 2000 + rank")],
+        (STAND, "+ rank * APART_MS", "+ 2000 + rank")],
         World("elections")),
     Mutant("election-term", "a term is the time, also when a clock steps back", [
         ("src/sync/next_token.lua", "math.max(newest + 1, now)", "math.max(0, now)")],
@@ -358,6 +358,9 @@ MUTANTS = [
     Mutant("election-old-copy", "a copy of an earlier request writes its value over a later one", [
         ("src/sync/election/proclaim.lua", "tonumber(ARGV[3]) >=", "tonumber(ARGV[3]) >= 0 *")],
         World("elections")),
+    Mutant("election-old-standing", "a copy of an earlier request changes how a candidate stands", [
+        ("src/sync/election/standing.lua", "was.version >= version", "was.version > version + 99")],
+        World("elections")),
     Mutant("election-value-kept", "a leader has the value of the one before it", [
         (STAND, "'value', ARGV[11], 'version'",
          "'value', redis.call('HGET', record, 'value') or ARGV[11], 'version'")],
@@ -367,8 +370,7 @@ MUTANTS = [
          "leader->missed = election->has_seen && !next && leader->term == 0;")],
         World("elections")),
     Mutant("election-unwatched", "an observer does not look at the end of a leader's lease", [
-        (LOOK, "\tif (left_ms >= 0)\n\t\t*next_ns_out",
-         "\tif (left_ms < -9)\n\t\t*next_ns_out")],
+        (LOOK, "\tif (look.left_ms >= 0)\n", "\tif (look.left_ms < -9)\n")],
         World("elections")),
     Mutant("election-transferred", "one that has transferred leads until its deadline", [
         (ELECTION, "\tlk__election_drop(call->election, false);\n", "")],

@@ -135,7 +135,8 @@ static void ask_leader(struct sim_candidate *candidate)
 	int rc = lk_election_leader(candidate->election, &leader, &error);
 	sim_check_limit(&call, 0);
 	sim_check_code("leader", rc, asked, calm ? 1 : COUNT(asked), false, &error);
-	sim_note("candidate %d asks who leads: %s", candidate->number, leader.value);
+	sim_note("candidate %d asks who leads: %s %s", candidate->number, leader.value,
+		 leader.asked);
 	if (rc == 0 && sim_candidate_leads(candidate))
 		sim_check_leader(candidate, &leader);
 }
@@ -216,10 +217,17 @@ static void stand_otherwise(struct sim_candidate *candidate)
 	if (!all) {
 		stands->priority = (int)sim_between(-1, 1);
 		stands->standing = (int)sim_random(3);
+		sim_stands_begin(candidate);
+	} else {
+		sim_retires(true);
 	}
 	int rc = all ? lk_election_retire(candidate->election, &error)
 		     : lk_election_set_standing(candidate->election, stands->priority,
 						stands->standing, &error);
+	if (all)
+		sim_retires(rc >= 0);
+	else
+		sim_stands_end(candidate, rc == 0);
 	sim_note("candidate %d stands otherwise%s: %s", candidate->number, all ? ", as all do" : "",
 		 sim_outcome(rc < 0 ? rc : 0));
 	sim_check_limit(&call, 0);
@@ -286,13 +294,6 @@ static void candidate_open(struct sim_candidate *candidate)
 		sim_fail("lk_election_new: %s", error.message);
 }
 
-static void stands(struct sim_candidate *candidate)
-{
-	candidate->leaves = false;
-	candidate->until_ns = 0;
-	candidate->id[0] = '\0';
-}
-
 /* What a resignation waits for: its limit, or the end of the lease. */
 static void resign(struct sim_candidate *candidate, bool may_be_lost)
 {
@@ -341,7 +342,7 @@ static bool campaign(struct sim_candidate *candidate)
 	struct sim_call call = sim_call("campaign");
 	if (wait_ms < 0)
 		sim_at(cancelled_ns, cancel_now, cancel);
-	stands(candidate);
+	sim_candidate_stands(candidate);
 	int rc = lk_election_campaign(candidate->election, wait_ms, cancel, &term, &error);
 	sim_note("candidate %d campaigns within %lld: %s", candidate->number, (long long)wait_ms,
 		 sim_outcome(rc));
@@ -370,13 +371,13 @@ static bool is_told(const void *subject)
 static void join(struct sim_candidate *candidate, int64_t wait_ms)
 {
 	lk_error error = {.code = 0};
-	stands(candidate);
+	sim_candidate_stands(candidate);
 	candidate->endings = 0;
 	sim_note("candidate %d joins", candidate->number);
 	int rc = lk_election_join(candidate->election, &error);
 	if (rc < 0)
 		sim_fail("join: %s", error.message);
-	if (sim_chance(100))
+	for (int changes = sim_chance(150) ? 3 : 0; changes > 0; changes--)
 		stand_otherwise(candidate);
 	sim_wait(is_told, candidate, sim_now_ns() + wait_ms * SIM_MS);
 	if (sim_chance(200))

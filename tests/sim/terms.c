@@ -36,7 +36,9 @@ struct sim_candidate sim_candidates[SIM_CANDIDATES];
 static struct term terms[TERMS_MAX];
 static unsigned count;
 static bool gives_time;
-static int transfers; /* such calls run now */
+static int transfers;        /* such calls run now */
+static unsigned retirements; /* of all who stood then */
+static bool retires_late;    /* one more may come at any time */
 static const struct sim_candidate *heir;
 static int64_t heir_until_ns;
 static unsigned heir_from; /* how many terms there were as that began */
@@ -151,14 +153,16 @@ static bool listens(struct sim_redis *redis, const char *field)
 	return sim_channels_listeners(&redis->channels, false, sim_word(channel)) > 0;
 }
 
-/* One that leads at once has left those that wait: since when it waited, nobody can say. */
+/* One that leads at once has left those that wait: since when it waited, nobody can say; and where
+ * a request may come late, not how it stood when that was sent. */
 static bool standing_of(const struct sim_key *waiters, const char *field, struct standing *out)
 {
 	const struct sim_key *record = sim_server_key(keeper(), RECORD);
 	if (read_standing(field_of(waiters, field), out))
 		return true;
 	const struct sim_candidate *candidate = owner_of(field_of(record, "value"));
-	if (strcmp(field_of(record, "id"), field) != 0 || !candidate)
+	if (strcmp(field_of(record, "id"), field) != 0 || !candidate || !candidate->stands_so ||
+	    !sim_is_calm())
 		return false;
 	*out = (struct standing){.priority = candidate->options.priority,
 				 .standing = candidate->options.standing,
@@ -179,6 +183,27 @@ static void check_first(unsigned server, const char *field)
 		    other.until_ms >= sim_keys_now_ms(&redis->keys) && before(&other, &own) &&
 		    listens(redis, item->bytes))
 			sim_fail("%s gets the place, and %s is before it", field, item->bytes);
+	}
+}
+
+static bool stands_as_wanted(const struct sim_candidate *candidate, const struct standing *stands)
+{
+	return stands->priority == candidate->options.priority &&
+	       stands->standing == candidate->options.standing;
+}
+
+/* What one has said last of how it stands is not undone by what came before. */
+static void check_standings(void)
+{
+	const struct sim_key *waiters = sim_server_key(keeper(), WAITERS);
+	for (int i = 0; i < SIM_CANDIDATES; i++) {
+		const struct sim_candidate *each = &sim_candidates[i];
+		const char *text = field_of(waiters, each->place);
+		struct standing stands;
+		if (each->stands_so && each->place[0] && read_standing(text, &stands) &&
+		    !stands_as_wanted(each, &stands))
+			sim_fail("candidate %d stands as \"%s\", and wants %d %d", i, text,
+				 each->options.priority, each->options.standing);
 	}
 }
 
@@ -214,6 +239,7 @@ static void made(unsigned server, const struct sim_key *key, const struct sim_it
 		return;
 	check_free(item->bytes);
 	check_first(server, item->bytes);
+	check_standings();
 }
 
 /* ---- candidates ---- */
@@ -221,8 +247,46 @@ static void made(unsigned server, const struct sim_key *key, const struct sim_it
 void sim_candidate_begin(struct sim_candidate *candidate)
 {
 	candidate->leaves = candidate->led = candidate->stopped = false;
+	candidate->stands_so = true;
 	candidate->id[0] = '\0';
 	candidate->until_ns = 0;
+}
+
+void sim_retires(bool known)
+{
+	retirements++;
+	retires_late |= !known;
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		sim_candidates[i].stands_so = false;
+}
+
+void sim_stands_begin(struct sim_candidate *candidate)
+{
+	candidate->stands_so = false;
+	candidate->place[0] = '\0';
+	candidate->retired_before = retirements;
+}
+
+void sim_stands_end(struct sim_candidate *candidate, bool known)
+{
+	const struct sim_key *waiters = sim_server_key(keeper(), WAITERS);
+	candidate->stands_so = known && candidate->retired_before == retirements && !retires_late;
+	for (size_t i = 0; waiters && candidate->stands_so && i < waiters->count; i++) {
+		const char *text = waiters->items[i].value, *value = strrchr(text, ' ');
+		struct standing stands;
+		if (value && owner_of(value + 1) == candidate && read_standing(text, &stands) &&
+		    stands_as_wanted(candidate, &stands))
+			snprintf(candidate->place, sizeof(candidate->place), "%s",
+				 waiters->items[i].bytes);
+	}
+}
+
+void sim_candidate_stands(struct sim_candidate *candidate)
+{
+	candidate->leaves = false;
+	candidate->until_ns = 0;
+	candidate->id[0] = '\0';
+	candidate->place[0] = '\0';
 }
 
 bool sim_candidate_leads(struct sim_candidate *candidate)
@@ -345,35 +409,38 @@ void sim_check_leader(const struct sim_candidate *candidate, const lk_leader *le
 		 value_of(candidate, leader) < candidate->confirmed)
 		sim_fail("candidate %d leads with value %d, and the server says \"%s\"",
 			 candidate->number, candidate->confirmed, leader->value);
+	else if (candidate->stands_so && candidate->options.standing != LK_STAND_LEAVING &&
+		 strncmp(leader->asked, "leav", 4) == 0)
+		sim_fail("candidate %d does not leave, and is asked to", candidate->number);
 }
 
-/* How many terms began between the two; `told`: of which their candidates know. */
-static unsigned terms_between(uint64_t one, uint64_t other, bool told)
+/* A failover may undo a term of which no candidate knows yet, and an observer may. */
+static bool may_be_undone(const struct term *term)
+{
+	return sim_is_replicated() && sim_had(SIM_ALL_TROUBLES) && term && !term->told;
+}
+
+/* How many terms began between the two; `certain`: which no failover has undone. */
+static unsigned terms_between(uint64_t one, uint64_t other, bool certain)
 {
 	unsigned between = 0;
 	for (unsigned i = 0; i < count; i++)
 		between += terms[i].number > one && terms[i].number < other && terms[i].id[0] &&
-			   (terms[i].told || !told);
+			   !(certain && may_be_undone(&terms[i]));
 	return between;
 }
 
-/* A failover may undo a term of which no candidate knows yet, and an observer does. */
 static void check_missed(const struct sim_observer *observer, const lk_leader *leader)
 {
 	const struct term *last = term_of(observer->last.term, owner_of(observer->last.value));
-	bool was_troubled = sim_had(SIM_ALL_TROUBLES) && last && !last->told;
-	bool undone = sim_is_replicated() && (!sim_is_calm() || was_troubled);
-	unsigned between = terms_between(observer->last.term, leader->term, undone);
-	if (leader->term < observer->last.term &&
-	    (!undone || !leader->missed || !last || last->told))
+	unsigned certain = terms_between(observer->last.term, leader->term, true);
+	bool some = terms_between(observer->last.term, leader->term, false) > 0;
+	if (leader->term < observer->last.term && !(may_be_undone(last) && leader->missed))
 		sim_fail("observer %d is told of an older term", observer->number);
-	/* Behind one that was undone, the record counts another in its place. */
-	if (has_forgotten() || (undone && last && !last->told))
-		return;
-	if (between > 0 && !leader->missed)
+	if (certain > 0 && !leader->missed)
 		sim_fail("observer %d has missed %u terms, and is not told so", observer->number,
-			 between);
-	if (between == 0 && leader->missed && !undone)
+			 certain);
+	if (!some && leader->missed && !may_be_undone(last) && !has_forgotten())
 		sim_fail("observer %d has missed nothing, and is told so", observer->number);
 }
 
@@ -443,6 +510,8 @@ void sim_terms_begin(bool all_run)
 	memset(sim_candidates, 0, sizeof(sim_candidates));
 	count = 0;
 	transfers = 0;
+	retirements = 0;
+	retires_late = false;
 	heir = NULL;
 	gives_time = all_run;
 	sim_server_watch(made);

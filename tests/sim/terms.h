@@ -24,13 +24,16 @@ struct sim_candidate {
 	lk_election_options options;
 	char value[16];        /* "<number>:<how many came before>" */
 	int values, confirmed; /* values that it had, and the newest that was certainly written */
-	bool leaves;           /* it is about to end that, or has */
-	bool dead;             /* its process is: nobody reads what it is told */
-	bool led;              /* LEADING is the last that it was told, but for AT_RISK, */
-	bool stopped;          /* or STOP */
-	int64_t stopped_ns;    /* when */
-	unsigned endings;      /* how many NOT_LEADING it was told */
-	uint64_t term;         /* of its newest notice */
+	bool stands_so;        /* as its options say, and nothing else was asked for */
+	char place[LK_FIELD_SIZE]; /* under which it then waited; "": it is not known */
+	unsigned retired_before;   /* so many retirements there were as it began to change that */
+	bool leaves;               /* it is about to end that, or has */
+	bool dead;                 /* its process is: nobody reads what it is told */
+	bool led;                  /* LEADING is the last that it was told, but for AT_RISK, */
+	bool stopped;              /* or STOP */
+	int64_t stopped_ns;        /* when */
+	unsigned endings;          /* how many NOT_LEADING it was told */
+	uint64_t term;             /* of its newest notice */
 	char id[LK_FIELD_SIZE];
 	int64_t until_ns; /* it leads until then, at least, by what the library says */
 };
@@ -53,8 +56,18 @@ bool sim_terms_judged(void);
 /* A candidate's handle is new, with nothing told. */
 void sim_candidate_begin(struct sim_candidate *candidate);
 
+/* It begins to stand. */
+void sim_candidate_stands(struct sim_candidate *candidate);
+
 /* Looks whether it leads, by what the library says. */
 bool sim_candidate_leads(struct sim_candidate *candidate);
+
+/* All are about to be told to make way, or were: `known`, and the server has done it, once. */
+void sim_retires(bool known);
+
+/* One changes how it stands, which begins; and ends: `known`, the server has written that. */
+void sim_stands_begin(struct sim_candidate *candidate);
+void sim_stands_end(struct sim_candidate *candidate, bool known);
 
 void sim_candidate_hears(struct sim_candidate *candidate, const lk_event *event);
 

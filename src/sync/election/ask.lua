@@ -6,18 +6,17 @@
 --            the newest leader; count; asked
 --   KEYS[3]  lockkeeper_candidates:{key}: the candidates that wait, a hash, see stand.lua
 --   ARGV[1]  what: "resign", or the owner field of who is to lead
---   ARGV[2]  lockkeeper_election:{key}: channel of those who observe
+--   ARGV[2]  field: the owner field of the leader that is asked
 --
--- Sent by lk__election_ask(target, what).
--- Answers: 1 asked · 0 nobody leads · -1 that one does not wait.
--- Safe to send twice: a copy asks the same, perhaps the next leader.
+-- Sent by lk__election_ask(target, what, field).
+-- Answers: 1 asked · 0 it does not lead · -1 that one does not wait.
+-- Safe to send twice: a copy asks the same of the same leader.
 -- Replicas must have what it did.
-local id = redis.call('HGET', KEYS[2], 'id')
-if not id or redis.call('HEXISTS', KEYS[1], id) == 0 then
+if redis.call('HGET', KEYS[2], 'id') ~= ARGV[2] or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
 	return 0
 elseif ARGV[1] ~= 'resign' and redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then
 	return -1
 end
 redis.call('HSET', KEYS[2], 'asked', ARGV[1])
-redis.pcall('PUBLISH', ARGV[2], 'asked')
+redis.pcall('PUBLISH', KEYS[2], 'asked')
 return 1

@@ -105,11 +105,12 @@ static bool read_value(const redisReply *reply, char *value_out, size_t *size_ou
 	return true;
 }
 
-bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, int64_t *left_ms_out)
+bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out,
+			      uint64_t *previous_out, int64_t *left_ms_out)
 {
 	lk_leader read = {.struct_size = sizeof(read)};
-	int64_t leads, term, count;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 9)
+	int64_t leads, term, count, previous;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 10)
 		return false;
 	redisReply *const *at = reply->element;
 	if (!lk__reply_integer(at[0], 0, 1, &leads) ||
@@ -120,11 +121,13 @@ bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out, in
 	    !read_value(at[5], read.value, &read.value_size) ||
 	    !read_number(at[6], 0, INT64_MAX, &count) ||
 	    !read_text(at[7], read.asked, sizeof(read.asked)) ||
-	    !lk__reply_integer(at[8], INT64_MIN, INT64_MAX, left_ms_out))
+	    !read_number(at[8], 0, (int64_t)LK__FENCE_TOKEN_MAX, &previous) ||
+	    !lk__reply_integer(at[9], INT64_MIN, INT64_MAX, left_ms_out))
 		return false;
 	read.vacant = !leads;
 	read.term = (uint64_t)term;
 	read.elections = (uint64_t)count;
+	*previous_out = (uint64_t)previous;
 	*leader_out = read;
 	return true;
 }

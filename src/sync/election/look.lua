@@ -9,14 +9,15 @@
 --
 -- Sent by lk__election_look(target, what).
 -- Answers to leader: {1 where it leads, else 0, term, since, id, host, value, count of elections,
--- what it was asked, ms left of its lease}; term "0" where nobody has led. To candidates: for each
--- that waits an array {id, priority, standing, since, host, value, 1 where it listens, else 0}, in
--- the order of ids.
+-- what it was asked, the term before, ms left of its lease}; term "0" where nobody has led. To
+-- candidates: for each that waits an array {id, priority, standing, since, host, value, 1 where it
+-- listens, else 0}, in the order of ids.
 if ARGV[1] == 'leader' then
 	local id = redis.call('HGET', KEYS[2], 'id')
 	local leads = id and redis.call('HEXISTS', KEYS[1], id) or 0
-	local found = {leads, '0', '0', '', '', '', '0', ''}
-	for i, field in ipairs({'term', 'since', 'id', 'host', 'value', 'count', 'asked'}) do
+	local found = {leads, '0', '0', '', '', '', '0', '', '0'}
+	local fields = {'term', 'since', 'id', 'host', 'value', 'count', 'asked', 'previous'}
+	for i, field in ipairs(fields) do
 		found[i + 1] = redis.call('HGET', KEYS[2], field) or found[i + 1]
 	end
 	table.insert(found, redis.call('PTTL', KEYS[1]))

@@ -3,21 +3,23 @@
 --   KEYS[1]  key: the leader, a hash: owner field → 1; its time to live is the lease
 --   KEYS[2]  lockkeeper_fence:{key}: the newest term, kept for 30 days
 --   KEYS[3]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
---            the newest leader; version: of the value (proclaim.lua); count: of the elections that
---            it has seen; asked: what the leader was asked to do (ask.lua, order.lua); leaving: a
---            candidate that was about to end when the place was reserved for it
+--            the newest leader; version: of the value (proclaim.lua); stood: which change of how
+--            the leader stands (standing.lua); previous: the term before; count: of the elections
+--            that it has seen; asked: what the leader was asked to do (ask.lua, order.lua);
+--            leaving: a candidate that was about to end when the place was reserved for it. Its
+--            name is the channel of those who observe, too
 --   KEYS[4]  lockkeeper_candidates:{key}: those that wait, a hash, see order.lua
 --   KEYS[5]  lockkeeper_order:{key}: their order, a sorted set
 --   ARGV[1]  what: "acquire", "try" (without a place among the candidates), "release", "transfer"
 --            or "force"
 --   ARGV[2]  field: owner field; empty for "force"
 --   ARGV[3]  channel: the candidate with a field F listens on "<this>:F"
---   ARGV[4]  lockkeeper_election:{key}: channel of those who observe
---   ARGV[5] … ARGV[11]  candidate: of transfer, the owner field of who is to lead; of acquire and
+--   ARGV[4] … ARGV[11]  candidate: of transfer, the owner field of who is to lead; of acquire and
 --            try, the lease, ms; the deadline of this request, server time in us: it must not run
 --            late; how long this candidate counts as alive without a sign of it, ms; its priority,
 --            a higher one is elected first; how it stands: 0 for election, 1 only where no other
---            does, 2 it leaves; its host, without a space; its value
+--            does, 2 it leaves; which change of these two that is; its host, without a space; its
+--            value
 --
 -- Sent by lk__election_call(target, what, field, wanted, to).
 -- Answers to acquire and try: status "TOKEN <term>" it leads · integer: not yet; ms until it is
@@ -37,7 +39,7 @@
 -- Replicas must have what it grants.
 local lock, record, waiters, order = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
 local counter = KEYS[2]
-local what, own, channels, observers = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local what, own, channels = ARGV[1], ARGV[2], ARGV[3]
 
 local CLAIM_MS = 1000 -- for the next one to take its place
 local APART_MS = 200 -- the looks of those who wait at the end of a lease, by their rank,
@@ -53,7 +55,7 @@ local function tell(field)
 end
 
 local function tell_observers(what_is)
-	redis.pcall('PUBLISH', observers, what_is)
+	redis.pcall('PUBLISH', record, what_is)
 end
 
 --include "order.lua" gives place_of, place_read, place_next, place_drop, listens, asking, LEAVING
@@ -143,16 +145,18 @@ local function lead(self)
 	end
 	local asked = self.standing == LEAVING and asking() or ''
 	local count = (tonumber(redis.call('HGET', record, 'count')) or 0) + 1
+	local previous = redis.call('HGET', record, 'term') or '0'
 	local writes = {
 		{'SET', KEYS[2], term, 'PX', KEEP_MS},
 		{'HSET', record, 'id', own, 'term', term, 'since', string.format('%.0f', now),
-			'host', ARGV[10], 'value', ARGV[11], 'version', 0, 'count',
-			string.format('%.0f', count), 'asked', asked},
+			'host', ARGV[10], 'value', ARGV[11], 'version', 0, 'stood', self.version,
+			'previous', previous, 'count', string.format('%.0f', count), 'asked',
+			asked},
 		{'PEXPIRE', record, KEEP_MS},
 		{'HDEL', waiters, own},
 		{'ZREM', order, self.member},
 		{'HSET', lock, own, 1},
-		{'PEXPIRE', lock, ARGV[5]},
+		{'PEXPIRE', lock, ARGV[4]},
 	}
 	for _, write in ipairs(writes) do
 		local answer = redis.pcall(unpack(write))
@@ -169,14 +173,14 @@ end
 -- A place among the candidates; one that has it shows that it is alive. One of the others is looked
 -- at each time: the dead do not stay.
 local function queue_up(self)
-	local until_ms = now_ms + tonumber(ARGV[7])
-	redis.call('HSET', waiters, own, string.format('%d %s %s %.0f %s ', ARGV[8],
-		self.standing, self.since, until_ms, ARGV[5]) .. ARGV[10] .. ' ' .. ARGV[11])
+	local until_ms = now_ms + tonumber(ARGV[6])
+	redis.call('HSET', waiters, own, string.format('%d %s %s %.0f %.0f ', self.priority,
+		self.standing, self.since, until_ms, self.version) .. ARGV[10] .. ' ' .. ARGV[11])
 	redis.call('ZADD', order, self.score, self.member)
-	local answer = redis.call('PTTL', waiters) < tonumber(ARGV[7])
-		and redis.pcall('PEXPIRE', waiters, ARGV[7])
-	if type(answer) ~= 'table' and redis.call('PTTL', order) < tonumber(ARGV[7]) then
-		answer = redis.pcall('PEXPIRE', order, ARGV[7])
+	local answer = redis.call('PTTL', waiters) < tonumber(ARGV[6])
+		and redis.pcall('PEXPIRE', waiters, ARGV[6])
+	if type(answer) ~= 'table' and redis.call('PTTL', order) < tonumber(ARGV[6]) then
+		answer = redis.pcall('PEXPIRE', order, ARGV[6])
 	end
 	if type(answer) == 'table' then
 		place_drop(own, self.member)
@@ -195,28 +199,33 @@ local function queue_up(self)
 end
 
 -- When it is worth to look again, if no message comes: the next one at the end of the lease, the
--- others a little later, by their rank.
+-- others a little later, by their rank. A place that is only reserved may have a leader soon, whose
+-- lease ends before the reservation would.
 local function look_again_ms(self)
 	local rank = APART_MAX
 	for i, member in ipairs(redis.call('ZRANGE', order, '0', APART_MAX - 1)) do
 		rank = member == self.member and i - 1 or rank
 	end
 	local left = redis.call('PTTL', lock)
-	return left < 0 and left or left + rank * APART_MS
+	return left < 0 and left or math.min(left, tonumber(ARGV[4])) + rank * APART_MS
 end
 
--- Who asks, as it stands; one of whom it was said that it is about to end stays so.
+-- Who asks, as it stands; one of whom it was said that it is about to end stays so, until it says
+-- otherwise itself.
 local function self_of(was)
-	local leaves = was and was.standing == LEAVING
-		or not was and redis.call('HGET', record, 'leaving') == own
-	return place_of(own, tonumber(ARGV[8]), leaves and LEAVING or ARGV[9],
-		was and was.since or string.format('%016.0f', now), 0)
+	local change = tonumber(ARGV[9])
+	if was and was.version >= change then
+		return was
+	end
+	local leaves = not was and redis.call('HGET', record, 'leaving') == own
+	return place_of(own, tonumber(ARGV[7]), leaves and LEAVING or ARGV[8],
+		was and was.since or string.format('%016.0f', now), 0, change)
 end
 
 local function acquire()
 	local has = redis.pcall('HEXISTS', lock, own)
 	if has == 1 and redis.call('HGET', record, 'id') == own then
-		local lasts = math.max(tonumber(ARGV[5]), redis.call('PTTL', lock))
+		local lasts = math.max(tonumber(ARGV[4]), redis.call('PTTL', lock))
 		redis.call('PEXPIRE', lock, string.format('%.0f', lasts))
 		return redis.status_reply('TOKEN ' .. redis.call('HGET', record, 'term'))
 	end
@@ -245,7 +254,11 @@ local function release()
 	end
 	local was = place_read(own)
 	if was then
+		local was_first = redis.call('ZRANGE', order, 0, 0)[1] == was.member
 		place_drop(own, was.member)
+		if was_first then
+			tell_one(0) -- it looks at the end of the lease from now on
+		end
 		return 0
 	end
 	-- Written all the same: replicas then acknowledge what an earlier copy has done, too.
@@ -287,14 +300,15 @@ end
 if what == 'release' then
 	return release()
 elseif what == 'transfer' then
-	return transfer(ARGV[5])
+	return transfer(ARGV[4])
 elseif what == 'force' then
 	return force()
 end
-local lease, deadline = tonumber(ARGV[5]), tonumber(ARGV[6])
-if not string.find(ARGV[5], '^%d+$') or lease < 1 or lease > 63072000000 or not deadline
-	or not string.find(ARGV[7], '^[1-9]%d*$') or not string.find(ARGV[8], '^%-?%d+$')
-	or not string.find(ARGV[9], '^[012]$') or not string.find(ARGV[10], '^%S+$') then
+local lease, deadline = tonumber(ARGV[4]), tonumber(ARGV[5])
+if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 63072000000 or not deadline
+	or not string.find(ARGV[6], '^[1-9]%d*$') or not string.find(ARGV[7], '^%-?%d+$')
+	or not string.find(ARGV[8], '^[012]$') or not string.find(ARGV[9], '^%d+$')
+	or not string.find(ARGV[10], '^%S+$') then
 	return redis.error_reply('LOCKKEEPER bad lease, deadline or candidate')
 end
 --include "late.lua"

@@ -3,45 +3,53 @@
 --
 --   KEYS[1]  key: the leader, a hash: owner field → 1
 --   KEYS[2]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
---            the newest leader; asked
+--            the newest leader; asked; stood: which change of how the leader stands; retired: the
+--            last request that all make way, and how many did
 --   KEYS[3]  lockkeeper_candidates:{key}: those that wait, a hash, see order.lua
 --   KEYS[4]  lockkeeper_order:{key}: their order, a sorted set
---   ARGV[1]  field: the owner's; "*" for all
---   ARGV[2] … ARGV[3]  rank: its priority, and how it stands
---   ARGV[4]  lockkeeper_election:{key}: channel of those who observe
+--   ARGV[1]  field: the owner's; "*" and what no other request has, for all
+--   ARGV[2] … ARGV[4]  rank: its priority; how it stands; and which change that is
 --   ARGV[5]  channel: the candidate with a field F listens on "<this>:F"
 --
 -- Sent by lk__election_standing(target, field).
 -- Answers: how many were changed; 0: it neither waits nor leads.
--- Safe to send twice: a copy changes the same.
+-- Safe to send twice: a copy changes nothing.
 -- Replicas must have what it did.
 local lock, record, waiters, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local own, own_priority, own_standing, channels = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local own_version = tonumber(ARGV[4])
+local KEEP_MS = '2592000000'
 
 --include "time.lua" gives now
 local now_ms = math.floor(now / 1000)
 
 --include "order.lua" gives place_of, place_read, place_next, place_drop, listens, asking, LEAVING
 
--- 1: it waits, and stands so from now on.
-local function waits_so(field, how, rank)
+-- 1: it waits, and stands so from now on, unless a later change is there.
+local function waits_so(field, how, priority, version)
 	local was = place_read(field)
 	if not was then
 		return 0
+	elseif version and was.version >= version then
+		return 1
 	end
+	local place = place_of(field, priority or was.priority, how, was.since)
 	local text = redis.call('HGET', waiters, field)
-	rank = rank or string.match(text, '^%-?%d+')
-	local place = place_of(field, tonumber(rank), how, was.since, was.till)
-	local rest = string.match(text, '^%-?%d+ %d(.*)$')
-	redis.call('HSET', waiters, field, rank .. ' ' .. how .. rest)
+	local rest = string.match(text, '^%S+ %S+ %S+ %S+ %S+ (.*)$')
+	redis.call('HSET', waiters, field, string.format('%.0f %s %s %.0f %.0f ',
+		place.priority, how, was.since, was.till, version or was.version) .. rest)
 	redis.call('ZADD', order, place.score, place.member)
 	return 1
 end
 
--- 1: that one leads; it hears of it.
-local function leads_so(field, how)
+-- 1: that one leads; it hears of it, unless a later change is there.
+local function leads_so(field, how, version)
 	if not field or redis.call('HEXISTS', lock, field) == 0 then
 		return 0
+	elseif version and (tonumber(redis.call('HGET', record, 'stood')) or 0) >= version then
+		return 1
+	elseif version then
+		redis.call('HSET', record, 'stood', ARGV[4])
 	end
 	local asked = redis.call('HGET', record, 'asked') or ''
 	if how == LEAVING then
@@ -49,24 +57,33 @@ local function leads_so(field, how)
 	elseif asked == 'leaving' or asked == 'leave' then
 		redis.call('HSET', record, 'asked', '')
 	end
-	redis.pcall('PUBLISH', ARGV[4], 'asked')
+	redis.pcall('PUBLISH', record, 'asked')
 	return 1
 end
 
 local leader = redis.call('HGET', record, 'id')
-if own ~= '*' then
-	local changed = waits_so(own, own_standing, own_priority)
+if string.sub(own, 1, 1) ~= '*' then
+	local changed = waits_so(own, own_standing, tonumber(own_priority), own_version)
 	if changed == 0 and leader == own then
-		return leads_so(own, own_standing)
+		return leads_so(own, own_standing, own_version)
 	elseif changed == 1 and own_standing ~= LEAVING and leader
 		and redis.call('HGET', record, 'asked') == 'leaving' then
 		leads_so(leader, LEAVING)
 	end
 	return changed
 end
+local before, count = string.match(redis.call('HGET', record, 'retired') or '', '^(.*) (%d+)$')
+if before == own then
+	return tonumber(count)
+end
 local changed = 0
 local all = redis.call('HGETALL', waiters)
 for i = 1, #all, 2 do
 	changed = changed + waits_so(all[i], LEAVING)
 end
-return changed + leads_so(leader, LEAVING)
+changed = changed + leads_so(leader, LEAVING)
+if changed > 0 then
+	redis.call('HSET', record, 'retired', own .. ' ' .. changed)
+	redis.call('PEXPIRE', record, KEEP_MS)
+end
+return changed
