@@ -39,9 +39,36 @@ local TAKES_MS = 1000 -- for one of Java's to take the lock that it was told of
 local PART = 32 -- of the queue, looked at together
 
 --include "unfit.lua"
+--include "own_by.lua" gives own_by
+
+-- A usual pair, for which nobody waits, comes before all that it does not need is made: the server
+-- has to do with it half as long. A release's first write is this one. The fields of a read/write
+-- lock are left alone: it would be nobody's.
+local foreign = own == 'mode' or string.sub(own, -6) == ':write'
+local released = what == 'release' and not foreign and redis.call('HDEL', lock, own) == 1
+local front = released and redis.call('LRANGE', queue, '0', '1')
+if released and not front[1] then
+	return 0
+end
+
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now = math.floor(now_us / 1000)
+
+if what ~= 'release' and what ~= 'force' then
+	local lease, wait, deadline = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+	if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline
+		or not string.find(ARGV[5], '^%d+$') or wait < 1 or wait > 31536000000
+		or not string.find(ARGV[7] or '', '^%x+$') then
+		return redis.error_reply('LOCKKEEPER bad lease, wait, deadline or nonce')
+	end
+	if now_us > deadline then
+		return redis.status_reply('LATE ' .. string.format('%.0f', now_us))
+	end
+	if redis.call('EXISTS', lock, queue) == 0 then
+		return own_by(own, ARGV[4]) or false
+	end
+end
 
 -- Each one's score counts on the waits of those before it: whoever is served, his wait comes off
 -- the scores of all others. That is a command for each; as long as all are ours, who know better,
@@ -125,8 +152,6 @@ local function queue_pop(head, wait, alone)
 	lower_all((last == head and before or off()) + wait)
 end
 
---include "own_by.lua" gives own_by
-
 local function tell(field, message)
 	local heard = redis.pcall('PUBLISH', channels .. ':' .. field, message)
 	return type(heard) == 'number' and heard or 0
@@ -169,18 +194,9 @@ local function hand_over(head, lease, wait, nonce, alone)
 	return heard
 end
 
--- The usual release comes before all that it does not need is made: the server has to do with it
--- twice as fast. Its first write is this one. The fields of a read/write lock are left alone: it
--- would be nobody's.
-local foreign = own == 'mode' or string.sub(own, -6) == ':write'
-local released = what == 'release' and not foreign and redis.call('HDEL', lock, own) == 1
 if released then
-	local first = redis.call('LRANGE', queue, '0', '1')
-	if not first[1] then
-		return 0
-	end
-	local lease, wait, nonce = asked_by(first[1])
-	local heard = lease and hand_over(first[1], lease, wait, nonce, not first[2]) or 0
+	local lease, wait, nonce = asked_by(front[1])
+	local heard = lease and hand_over(front[1], lease, wait, nonce, not front[2]) or 0
 	if heard > 0 then
 		return heard
 	end
@@ -461,13 +477,4 @@ end
 if what == 'force' then
 	return force()
 end
-local lease, wait, deadline = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 31536000000 or not deadline
-	or not string.find(ARGV[5], '^%d+$') or wait < 1 or wait > 31536000000
-	or not string.find(ARGV[7] or '', '^%x+$') then
-	return redis.error_reply('LOCKKEEPER bad lease, wait, deadline or nonce')
-end
-if now_us > deadline then
-	return redis.status_reply('LATE ' .. string.format('%.0f', now_us))
-end
-return acquire(ARGV[4], wait)
+return acquire(ARGV[4], tonumber(ARGV[5]))

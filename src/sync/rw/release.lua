@@ -21,24 +21,22 @@ if ARGV[1] == 'mode' or ARGV[3] == '0' and string.sub(ARGV[1], -6) == ':write' t
 	return false -- of the other side, or of neither: the lock would be left as nobody's
 end
 local lock, says = KEYS[1], ARGV[3]
-local reads, own, whole = says == '0', -1, 0
-if reads then
-	own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', lock)
-end
 local held = redis.call('HDEL', lock, ARGV[1]) == 1
-if reads then
-	redis.call('DEL', KEYS[2])
-end
 local mode = held and redis.call('HGET', lock, 'mode')
-if mode == 'write' and reads then
-	return 0
-end
+local under_write = mode == 'write' and says == '0'
 local left = held and redis.call('HLEN', lock)
-local ends = mode and left == 1 -- as usual: nobody else has it
+local ends = mode and left == 1 and not under_write -- as usual: nobody else has it
 --include "turns.lua" gives turns, TAKEN
 if ends then
-	redis.call('DEL', lock)
+	redis.call('DEL', lock, KEYS[2])
 	--include "nobody_waits.lua"
+end
+local own, whole = redis.call('PTTL', KEYS[2]), redis.call('PTTL', lock)
+if not ends then
+	redis.call('DEL', KEYS[2])
+end
+if under_write then
+	return 0
 end
 --include "give_turn.lua" gives give_turn
 if ends then
@@ -101,7 +99,7 @@ if known then
 end
 if mode == 'read' then
 	-- A writer sleeps until the end that it saw. A little less is not worth a message.
-	local sooner = known and (not reads or whole - longest > 1000)
+	local sooner = known and whole - longest > 1000
 	return sooner and give_turn(ARGV[2], says, true) or 0
 end
 redis.call('HSET', lock, 'mode', 'read')
