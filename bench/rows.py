@@ -322,6 +322,25 @@ def peer_row(peer: str, threads: int) -> Row:
                beside=peer, peer=peer, in_quick=threads == 8)
 
 
+def peer_plain_row(peer: str, threads: int) -> Row:
+    """Like for like: their lock is a string, and so is our plain lock."""
+    words = ["{tcp}", str(threads), "{ms}"]
+    return Row(f"{peer}-plain-{threads}", f"our plain lock, {threads} at once on separate names",
+               ["ours-pairs", *words, "kind=plain-lock"], [PROGRAMS[peer], *words],
+               [Figure("pairs_s", "/s"), Figure("p50_us", "µs"), Figure("p99_us", "µs"),
+                Figure("cpu_us", "µs")], **PAIR_LENGTH, beside=peer, peer=peer)
+
+
+def peer_async_row(peer: str, pairs: int) -> Row:
+    """Like for like: one thread has so many under way, by promises or by a queue."""
+    words = ["{tcp}", str(pairs), "{ms}"]
+    return Row(f"{peer}-async-{pairs}", f"one thread, {pairs} pairs in flight, through a queue",
+               ["ours-async", *words], [PROGRAMS[peer], *words],
+               [Figure("pairs_s", "/s", 1.2, LEAST), Figure("p50_us", "µs"),
+                Figure("p99_us", "µs"), Figure("cpu_us", "µs")],
+               **PAIR_LENGTH, beside=peer, peer=peer)
+
+
 def peer_hot_row(peer: str, threads: int) -> Row:
     words = ["{tcp}", str(threads), "{ms}"]
     return Row(f"{peer}-hot-{threads}", f"one hot lock, {threads} at once, hold 0",
@@ -334,7 +353,9 @@ def peer_rows() -> list[Row]:
     """Other libraries: their goroutines and asynchronous loops beside our threads."""
     return [row for peer in PROGRAMS
             for row in (*(peer_row(peer, threads) for threads in PEER_THREADS),
-                        peer_hot_row(peer, 8))]
+                        *(peer_plain_row(peer, threads) for threads in (8, 64)),
+                        peer_hot_row(peer, 8))] + [
+        peer_async_row("node-redlock", pairs) for pairs in (8, 64)]
 
 
 def all_rows() -> list[Row]:

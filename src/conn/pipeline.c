@@ -23,8 +23,7 @@
 #define LOADS_VAIN 3     /* and is then spelled out: a proxy has loaded it at another server */
 #define WORDS_MAX 90     /* of a refusal that are passed on */
 #define REDIRECTS_MAX 16 /* of one request: more mean that servers redirect in a circle */
-#define FULL_LEAST 6     /* others in flight, beside which a command may be left for the leader; */
-#define COMMAND_NS (10 * LK__US)  /* a script takes the server that long, about */
+#define COMMAND_NS (10 * LK__US)  /* a script takes the server at least, about */
 #define DRAIN_NS (250 * LK__MS)   /* for the answers that a former master owes */
 #define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
 
@@ -206,8 +205,8 @@ void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request)
 static bool conn_is_full(const struct lk__conn *conn)
 {
 	int64_t work_ns = (int64_t)conn->in_flight_count * COMMAND_NS;
-	return conn->kind == LK__CONN_SCRIPTS && conn->in_flight_count > FULL_LEAST &&
-	       conn->least_ns > 0 && conn->least_ns < work_ns && !conn->must_break;
+	return conn->kind == LK__CONN_SCRIPTS && conn->in_flight_count > 1 && conn->least_ns > 0 &&
+	       conn->least_ns < work_ns && !conn->must_break;
 }
 
 /* Has what was appended leave: by the leader if it is awake, or will be soon enough; else by us. */

@@ -27,8 +27,8 @@
 
 #define NONE_FREE 3    /* so much counts a caller that found none free, and 1 one that found one */
 #define CROWD_MOST 192 /* of that, less what the others count: then something changes */
-#define GATHERED 12    /* others that wait for answers: one connection serves them best, */
-#define SPREAD 8       /* and fewer than so many are served better by several */
+#define GATHERED 5     /* others that wait for answers: one connection serves them best, */
+#define SPREAD 4       /* and fewer than so many are served better by several */
 #define REST_NS (30000 * LK__MS)
 #define MOMENT_MAX_NS (100 * LK__MS)
 #define REFUSED_NS (10000 * LK__MS) /* beyond its back-off, for one that could not be had */

@@ -271,12 +271,11 @@ static void test_many_gather_and_few_spread_again(void **state)
 {
 	(void)state;
 	add_conns();
-	assert_true(is_spread(8));
-	assert_true(is_spread(11));
-	assert_false(is_spread(12));
-	assert_false(is_spread(8)); /* as it is */
-	assert_true(is_spread(7));
-	assert_true(is_spread(8));
+	assert_true(is_spread(4));
+	assert_false(is_spread(5));
+	assert_false(is_spread(4)); /* as it is */
+	assert_true(is_spread(3));
+	assert_true(is_spread(4));
 }
 
 static void test_a_moment_changes_nothing(void **state)
