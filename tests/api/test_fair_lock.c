@@ -82,6 +82,33 @@ static void test_other_types_are_refused(void **state)
 	close_pair(&pair);
 }
 
+static void test_who_gives_up_on_another_type_leaves_the_queue(void **state)
+{
+	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_queue *queue = NULL;
+	lk_completion completion = LK_COMPLETION_INIT;
+	uint64_t id = 0;
+	(void)state;
+	struct pair pair = open_pair();
+	options.owner = "one";
+	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
+	expect(0, lk_queue_new(&queue, 0, &err));
+	expect(0, lk_queue_start(
+			  queue,
+			  request_of(ACQUIRE, .lock = pair.two, .wait_ms = -1, .acquire = &options),
+			  &id, &err));
+	wait_until(redis_integer(&server, "LLEN redisson_lock_queue:{fair}") == 1, slow_ms(10000));
+	redis_do(&server, "SET fair data");
+	lk_queue_cancel(queue, id, &err);
+	expect(1, lk_queue_take(queue, &completion, 1, slow_ms(10000), &err));
+	check_int(completion.error.code, !=, 0);
+	wait_until(redis_integer(&server, "LLEN redisson_lock_queue:{fair}") == 0, slow_ms(10000));
+	redis_do(&server, "DEL fair");
+	lk_lock_release(pair.one, NULL, &err);
+	expect(0, lk_queue_free(queue, &err));
+	close_pair(&pair);
+}
+
 static void test_names_of_other_slots_are_refused(void **state)
 {
 	(void)state;
@@ -163,6 +190,7 @@ int main(void)
 		api_test(test_reentry_costs_no_command),
 		api_test(test_excludes_the_reentrant_lock),
 		api_test(test_other_types_are_refused),
+		api_test(test_who_gives_up_on_another_type_leaves_the_queue),
 		api_test(test_names_of_other_slots_are_refused),
 		api_test(test_an_inherited_place_has_the_lease_of_its_new_owner),
 	};

@@ -452,6 +452,14 @@ MUTANTS = [
     Mutant("watch-asked-once", "a watch is not told of the change behind the next one", [
         ("src/api/watch_look.c", "\tif (news)\n\t\twatched->due_ns = 0;", "")],
         World("watches")),
+    Mutant("watch-expired-early", "a watch takes any end that nobody told of for its lease's", [
+        ("src/api/watch_diff.c", "watch->received_ns >= was->low_ns &&",
+         "watch->received_ns > 0 &&")],
+        World("watches")),
+    Mutant("fair-stays-behind", "who gives up on a key that is something else keeps its place", [
+        ("src/sync/fair/queue.lua", "redis.pcall('HDEL', lock, own)",
+         "redis.call('HDEL', lock, own)")],
+        Program("api/test_fair_lock", "in a world the next one comes, and finds it dead")),
     Mutant("signals-taken", "threads of the library take signals", [
         ("src/base/door.c", "\tpthread_sigmask(SIG_SETMASK, &all, &saved);",
          "\tpthread_sigmask(SIG_BLOCK, NULL, &saved);")],

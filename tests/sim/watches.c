@@ -469,7 +469,7 @@ static void end_hold(lk_lock *lock, const char *name)
 			sim_server_do(server, del, 2);
 		return;
 	default:
-		if (!exact || kind == 1) /* a place in a fair lock's queue would stay for long */
+		if (!exact)
 			return;
 		sim_server_do(0, set, 3);
 		sim_sleep(sim_between(0, 300) * SIM_MS);

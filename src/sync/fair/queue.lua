@@ -45,7 +45,8 @@ local PART = 32 -- of the queue, looked at together
 -- has to do with it half as long. A release's first write is this one. The fields of a read/write
 -- lock are left alone: it would be nobody's.
 local foreign = own == 'mode' or string.sub(own, -6) == ':write'
-local released = what == 'release' and not foreign and redis.call('HDEL', lock, own) == 1
+local dropped = what == 'release' and not foreign and redis.pcall('HDEL', lock, own)
+local released = dropped == 1
 local front = released and redis.call('LRANGE', queue, '0', '1')
 if released and not front[1] then
 	return 0
@@ -438,7 +439,10 @@ local function release()
 	if not released then
 		local _, wait = asked_by(own)
 		local first = redis.call('LINDEX', queue, 0) == own
-		if not queue_leave(own, wait or 0) then
+		local waited = queue_leave(own, wait or 0)
+		if type(dropped) == 'table' then -- the key is something else
+			return dropped
+		elseif not waited then
 			-- Written all the same: what replicas acknowledge behind it is also what an
 			-- earlier copy has done.
 			tell(own, 'look')
