@@ -211,6 +211,56 @@ static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 	return 0;
 }
 
+static int part_compare(const struct lk__entry *a, const struct lk__entry *b)
+{
+	int order = strcmp(a->client->config->url, b->client->config->url);
+	if (order == 0)
+		order = (a->client->config->database > b->client->config->database) -
+			(a->client->config->database < b->client->config->database);
+	if (order == 0)
+		order = strcmp(a->client->id, b->client->id);
+	if (order == 0)
+		order = (a->target.slot > b->target.slot) - (a->target.slot < b->target.slot);
+	if (order)
+		return order;
+	size_t common = a->target.key_size < b->target.key_size ? a->target.key_size
+								: b->target.key_size;
+	order = memcmp(a->target.key, b->target.key, common);
+	return order ? order
+		     : (a->target.key_size > b->target.key_size) -
+			       (a->target.key_size < b->target.key_size);
+}
+
+/* Tells whether both are one key of one server, as far as their URLs tell. */
+static bool part_same(const struct lk__entry *a, const struct lk__entry *b)
+{
+	return strcmp(a->client->config->url, b->client->config->url) == 0 &&
+	       a->client->config->database == b->client->config->database &&
+	       a->target.key_size == b->target.key_size &&
+	       memcmp(a->target.key, b->target.key, a->target.key_size) == 0;
+}
+
+/* Puts the parts in order. LK_EINVAL when one lock is named twice. */
+static int multi_sort(struct lk__multi *multi, lk_error *error)
+{
+	for (size_t i = 1; i < multi->count; i++) {
+		struct lk__entry *part = multi->part[i];
+		size_t j = i;
+		for (; j > 0 && part_compare(multi->part[j - 1], part) > 0; j--)
+			multi->part[j] = multi->part[j - 1];
+		multi->part[j] = part;
+	}
+	for (size_t i = 1; i < multi->count; i++)
+		for (size_t j = 0; j < i; j++)
+			if (part_same(multi->part[i], multi->part[j]))
+				return lk__fail(error, LK_EINVAL,
+						"lk_multi_lock_new: \"%.100s\" on %.100s is named "
+						"twice",
+						multi->part[i]->name,
+						multi->part[i]->client->config->url);
+	return 0;
+}
+
 int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count, lk_error *error)
 {
 	if (!lock_out || !locks)
@@ -224,7 +274,7 @@ int lk_multi_lock_new(lk_lock **lock_out, lk_lock *const *locks, size_t count, l
 		multi->count = count;
 		for (size_t i = 0; i < count; i++)
 			multi->part[i] = locks[i]->entry;
-		rc = lk__multi_sort(multi, error);
+		rc = multi_sort(multi, error);
 	} else {
 		rc = lk__fail(error, LK_ENOMEM, "lk_multi_lock_new: out of memory");
 	}

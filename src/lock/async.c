@@ -14,6 +14,55 @@
 #include "sync/recipes.h"
 #include "topo/topo.h"
 
+/* ---- what is granted, until it is taken ---- */
+
+/* With room for so many; NULL when out of memory. */
+static struct lk__permits_taken *permits_taken_new(size_t room)
+{
+	struct lk__permits_taken *taken;
+	return calloc(1, sizeof(*taken) + room * sizeof(taken->entry[0]));
+}
+
+static void permits_taken_free(struct lk__permits_taken *taken)
+{
+	for (size_t i = 0; taken && i < taken->count; i++)
+		lk__entry_unref(taken->entry[i]);
+	free(taken);
+}
+
+/* Until when all of them are held; 0 when one is lost, or was given up. */
+static int64_t permits_deadline_ns(const struct lk__permits_taken *taken)
+{
+	int64_t first_ns = LK__NEVER;
+	for (size_t i = 0; i < taken->count; i++) {
+		struct lk__entry *entry = taken->entry[i];
+		pthread_mutex_lock(&entry->mutex);
+		int64_t deadline_ns = entry->hold ? lk__hold_deadline(entry->hold) : 0;
+		pthread_mutex_unlock(&entry->mutex);
+		if (deadline_ns < first_ns)
+			first_ns = deadline_ns;
+	}
+	return first_ns;
+}
+
+/* NULL when out of memory. */
+static struct lk__multi_taken *multi_taken_new(const struct lk__multi *multi)
+{
+	struct lk__multi_taken *taken = calloc(1, sizeof(*taken));
+	if (!taken)
+		return NULL;
+	taken->multi = *multi;
+	lk__multi_keep(multi);
+	return taken;
+}
+
+static void multi_taken_free(struct lk__multi_taken *taken)
+{
+	if (taken)
+		lk__multi_let_go(&taken->multi);
+	free(taken);
+}
+
 /* ---- what was granted ---- */
 
 /* Notes in the completion what an acquire was granted, when it ends and when it is taken. */
@@ -105,7 +154,7 @@ static void async_permits_acquired(struct lk__completion *completion)
 {
 	const struct lk__permits_taken *taken = completion->permits;
 	lk_completion *value = &completion->value;
-	int64_t deadline_ns = lk__permits_deadline_ns(taken);
+	int64_t deadline_ns = permits_deadline_ns(taken);
 	if (lk__now_ns() < deadline_ns) {
 		value->deadline_ns = deadline_ns;
 		value->answer = (int64_t)taken->count;
@@ -145,14 +194,14 @@ static int async_multi_new(struct lk__async *async)
 	int64_t time_ms = way == LK__MULTI_EXTEND    ? async->want.lease_ms
 			  : way == LK__MULTI_RELEASE ? async->want.keep_ms
 						     : 0;
-	completion->multi = lk__multi_taken_new(locks);
+	completion->multi = multi_taken_new(locks);
 	async->multi = calloc(1, sizeof(*async->multi));
 	if (async->multi && completion->multi &&
 	    lk__multi_call_init(&async->multi->call, way, &completion->multi->multi, &want, time_ms,
 				&async->thread, &completion->value.error) == 0)
 		return 0;
 	async_multi_free(async);
-	lk__multi_taken_free(completion->multi);
+	multi_taken_free(completion->multi);
 	completion->multi = NULL;
 	return LK_ENOMEM;
 }
@@ -390,7 +439,7 @@ static int permits_prepare(struct lk__completion *completion, const struct lk__e
 {
 	if (want->way != LK__ASYNC_ACQUIRE || entry->target.recipe != &lk__permit_queue_recipe)
 		return 0;
-	completion->permits = lk__permits_taken_new((size_t)want->acquire.count);
+	completion->permits = permits_taken_new((size_t)want->acquire.count);
 	return completion->permits ? 0 : LK_ENOMEM;
 }
 
@@ -840,8 +889,8 @@ void lk__async_taken(struct lk__completion *completion)
 		async_acquired(completion);
 	else if (completion->value.operation == LK_OP_ACQUIRE)
 		async_refused(completion);
-	lk__multi_taken_free(completion->multi);
-	lk__permits_taken_free(completion->permits);
+	multi_taken_free(completion->multi);
+	permits_taken_free(completion->permits);
 	if (completion->entry)
 		lk__entry_unref(completion->entry);
 	lk__client_unref(completion->client);

@@ -2,65 +2,9 @@
 #include "lock/multi.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/fail.h"
-#include "conf/config.h"
 #include "lock/loop.h"
-#include "sync/trace.h"
-
-/* ---- the order ---- */
-
-static int part_compare(const struct lk__entry *a, const struct lk__entry *b)
-{
-	int order = strcmp(a->client->config->url, b->client->config->url);
-	if (order == 0)
-		order = (a->client->config->database > b->client->config->database) -
-			(a->client->config->database < b->client->config->database);
-	if (order == 0)
-		order = strcmp(a->client->id, b->client->id);
-	if (order == 0)
-		order = (a->target.slot > b->target.slot) - (a->target.slot < b->target.slot);
-	if (order)
-		return order;
-	size_t common = a->target.key_size < b->target.key_size ? a->target.key_size
-								: b->target.key_size;
-	order = memcmp(a->target.key, b->target.key, common);
-	return order ? order
-		     : (a->target.key_size > b->target.key_size) -
-			       (a->target.key_size < b->target.key_size);
-}
-
-/* Tells whether both are one key of one server, as far as their URLs tell. */
-static bool part_same(const struct lk__entry *a, const struct lk__entry *b)
-{
-	return strcmp(a->client->config->url, b->client->config->url) == 0 &&
-	       a->client->config->database == b->client->config->database &&
-	       a->target.key_size == b->target.key_size &&
-	       memcmp(a->target.key, b->target.key, a->target.key_size) == 0;
-}
-
-int lk__multi_sort(struct lk__multi *multi, lk_error *error)
-{
-	for (size_t i = 1; i < multi->count; i++) {
-		struct lk__entry *part = multi->part[i];
-		size_t j = i;
-		for (; j > 0 && part_compare(multi->part[j - 1], part) > 0; j--)
-			multi->part[j] = multi->part[j - 1];
-		multi->part[j] = part;
-	}
-	for (size_t i = 1; i < multi->count; i++)
-		for (size_t j = 0; j < i; j++)
-			if (part_same(multi->part[i], multi->part[j]))
-				return lk__fail(error, LK_EINVAL,
-						"lk_multi_lock_new: \"%.100s\" on %.100s is named "
-						"twice",
-						multi->part[i]->name,
-						multi->part[i]->client->config->url);
-	return 0;
-}
 
 void lk__multi_keep(const struct lk__multi *multi)
 {
@@ -85,23 +29,6 @@ int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error)
 	for (size_t i = 0; i < multi->count && rc == 0; i++)
 		rc = lk__loop_start(multi->part[i]->client, error);
 	return rc;
-}
-
-struct lk__multi_taken *lk__multi_taken_new(const struct lk__multi *multi)
-{
-	struct lk__multi_taken *taken = calloc(1, sizeof(*taken));
-	if (!taken)
-		return NULL;
-	taken->multi = *multi;
-	lk__multi_keep(multi);
-	return taken;
-}
-
-void lk__multi_taken_free(struct lk__multi_taken *taken)
-{
-	if (taken)
-		lk__multi_let_go(&taken->multi);
-	free(taken);
 }
 
 /* ---- what is held ---- */

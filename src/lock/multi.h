@@ -37,13 +37,6 @@ struct lk__multi_taken {
 	uint64_t number[LK__MULTI_MAX];
 };
 
-/* NULL when out of memory; and its end, of NULL too. */
-struct lk__multi_taken *lk__multi_taken_new(const struct lk__multi *multi);
-void lk__multi_taken_free(struct lk__multi_taken *taken);
-
-/* Puts the parts in order. LK_EINVAL when one lock is named twice. */
-int lk__multi_sort(struct lk__multi *multi, lk_error *error);
-
 /* Takes references of all parts and of their clients; gives them back. */
 void lk__multi_keep(const struct lk__multi *multi);
 void lk__multi_let_go(const struct lk__multi *multi);

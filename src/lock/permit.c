@@ -2,7 +2,6 @@
 #include "lock/permit.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -12,7 +11,6 @@
 #include "lock/counter.h"
 #include "lock/hold.h"
 #include "sync/recipes.h"
-#include "sync/script.h"
 
 /* ---- the permits of this client ---- */
 
@@ -215,35 +213,6 @@ int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 	int rc = permits_hold(queue, thread, want, grant, permits_out, taken, operation, error);
 	atomic_fetch_sub(&client->unclaimed_grants, 1);
 	return rc;
-}
-
-/* ---- until they are taken ---- */
-
-struct lk__permits_taken *lk__permits_taken_new(size_t room)
-{
-	struct lk__permits_taken *taken;
-	return calloc(1, sizeof(*taken) + room * sizeof(taken->entry[0]));
-}
-
-void lk__permits_taken_free(struct lk__permits_taken *taken)
-{
-	for (size_t i = 0; taken && i < taken->count; i++)
-		lk__entry_unref(taken->entry[i]);
-	free(taken);
-}
-
-int64_t lk__permits_deadline_ns(const struct lk__permits_taken *taken)
-{
-	int64_t first_ns = LK__NEVER;
-	for (size_t i = 0; i < taken->count; i++) {
-		struct lk__entry *entry = taken->entry[i];
-		pthread_mutex_lock(&entry->mutex);
-		int64_t deadline_ns = entry->hold ? lk__hold_deadline(entry->hold) : 0;
-		pthread_mutex_unlock(&entry->mutex);
-		if (deadline_ns < first_ns)
-			first_ns = deadline_ns;
-	}
-	return first_ns;
 }
 
 void lk__permit_give_up(struct lk__entry *entry)

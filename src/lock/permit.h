@@ -22,19 +22,12 @@ struct lk__permits_taken {
 	struct lk__entry *entry[]; /* of each permit, with a reference */
 };
 
-/* With room for so many; NULL when out of memory. NULL can be freed. */
-struct lk__permits_taken *lk__permits_taken_new(size_t room);
-void lk__permits_taken_free(struct lk__permits_taken *taken);
-
 /* The permits of a grant become holds as `want` says, except for its owner; or they are given back,
  * with a code. Writes their ids and their entries; either may be NULL. */
 int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
 		     const struct lk__want *want, const struct lk__grant *grant,
 		     lk_permit *permits_out, struct lk__permits_taken *taken, const char *operation,
 		     lk_error *error);
-
-/* Until when all of them are held; 0 when one is lost, or was given up. */
-int64_t lk__permits_deadline_ns(const struct lk__permits_taken *taken);
 
 /* Whatever is left of the permit goes back, with a release that nobody waits for. */
 void lk__permit_give_up(struct lk__entry *entry);
