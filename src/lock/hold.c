@@ -295,7 +295,8 @@ static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t n
 		DL_APPEND2(thread->holds, hold, thread_prev, thread_next);
 		pthread_mutex_unlock(&thread->mutex);
 	}
-	lk__ear_open(entry);
+	if (lk__hold_extra(hold)->ear)
+		lk__ear_open(entry);
 	lk__watch_hold(entry, now_ns);
 }
 
@@ -360,7 +361,9 @@ void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_
 	if (entry->target.recipe->flags & LK__FOR_ALL)
 		grant_all(entry, waiter, sent_ns);
 	grant_hand(entry, waiter, now_ns);
-	lk__doubt_others(entry);
+	if (atomic_load(&entry->client->entries.mixed) ||
+	    atomic_load(&entry->client->holders.count) > 0)
+		lk__doubt_others(entry);
 }
 
 void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
