@@ -76,6 +76,28 @@ MUTANTS = [
         ("src/lock/release.c", "return lk__entry_head(entry) ? NULL : lk__entry_first(entry);",
          "return lk__entry_first(entry);")],
         World("handovers")),
+    # ---- a drain ----
+    Mutant("drain-takes-new", "a client that is drained takes new locks", [
+        ("src/lock/entry.c", "return entry_drains(entry, settings) ? LK_EDRAINING : 0;",
+         "return entry_drains(entry, settings) ? 0 : 0;")],
+        World("kinds")),
+    Mutant("drain-done", "a drain says that nothing is held while something is", [
+        ("src/lock/drain.c", "if (settled && held == 0)", "if (settled)")],
+        World("kinds")),
+    Mutant("drain-loses", "a drain forgets what is held, as a loss would", [
+        ("src/lock/drain.c", "\tstruct lk__hold *hold = entry->hold;\n\tif (hold && (entry",
+         "\tstruct lk__hold *hold = entry->hold;\n\tif (hold)\n\t\t"
+         "lk__entry_drop_hold(entry, lk__now_ns());\n\thold = NULL;\n\tif (hold && (entry")],
+        World("kinds")),
+    Mutant("drain-unasked", "a drain does not ask a leader to hand over", [
+        ("src/lock/drain.c", "if (hold && (entry->target.stand || lk__hold_extra(hold)->ear))",
+         "if (hold && lk__hold_extra(hold)->ear)")],
+        World("elections")),
+    Mutant("drain-keeps", "a leader that resigns when it is drained does not", [
+        ("src/lock/drain.c", "if (election->on_drain == LK_DRAIN_RESIGN)",
+         "if (election->on_drain != LK_DRAIN_RESIGN)")],
+        World("elections")),
+    # ---- a barrier ----
     Mutant("barrier-early", "a barrier lets all through when one is missing", [
         ("src/sync/barrier/meet.lua", "local meets = #come_now >= count and not inside",
          "local meets = #come_now + 1 >= count and not inside")],

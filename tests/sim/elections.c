@@ -9,7 +9,7 @@
  * What must hold is said in terms.h. No call may last longer than its limit. When the troubles are
  * over each candidate gets in, within a bound; and when the process of a leader dies, another leads
  * within one lease, and what it takes those behind to look. Then each observer knows what the
- * server has. In the end nobody has the place, nor waits.
+ * server has. Then the process of a leader may be drained, which hands over. In the end nobody has the place, nor waits.
  */
 #include "elections.h"
 
@@ -47,12 +47,14 @@
 #define ONCE_MS 700             /* what one try may take */
 #define BRIEF_MS 30             /* short for a first connection, or for what a replica has to say */
 #define FOREVER_MS 100000
+#define DRAIN_MS 3000
 #define PROGRESS_MS (10 * SIM_WATCHDOG_MS) /* a leader shows it more often */
 
 struct process {
 	struct sim_client client;
 	struct sim_task *listener;
 	bool over;
+	int drained; /* what its drain has answered */
 };
 
 struct watcher {
@@ -283,6 +285,7 @@ static void candidate_open(struct sim_candidate *candidate)
 	candidate->options.standing = sim_chance(700) ? LK_STAND_NORMAL : (int)sim_random(3);
 	candidate->options.progress_ms = sim_chance(300) ? PROGRESS_MS : 0;
 	candidate->options.tag = tag + SIM_CANDIDATES;
+	candidate->options.on_drain = tag & 1 ? LK_DRAIN_RESIGN : LK_DRAIN_ASK;
 	snprintf(candidate->value, sizeof(candidate->value), "%d:%d", candidate->number,
 		 candidate->values);
 	candidate->confirmed = candidate->values++;
@@ -681,6 +684,75 @@ static void check_vacancy(void)
 	await_end(victim);
 }
 
+static void *drain_main(void *argument)
+{
+	struct process *process = argument;
+	lk_error error = {.code = 0};
+	process->drained = lk_client_drain(process->client.client, DRAIN_MS, NULL, &error);
+	sim_note("drained: %s", sim_outcome(process->drained));
+	return NULL;
+}
+
+static bool is_asked(const void *subject)
+{
+	const struct sim_candidate *candidate = subject;
+	return candidate->asked || !candidate->led;
+}
+
+/* A leader that is asked hands over; one that need not be is not asked. */
+static void hand_over(struct sim_candidate *candidate)
+{
+	if (candidate->options.on_drain == LK_DRAIN_RESIGN)
+		return;
+	sim_wait(is_asked, candidate, sim_now_ns() + ANSWER_MS * SIM_MS);
+	if (gives_time && !is_asked(candidate))
+		sim_fail("candidate %d is drained, and is not asked", candidate->number);
+	resign(candidate, true);
+}
+
+/* Behind a drain nothing is held, and nothing is granted. */
+static void check_is_drained(struct process *process, struct sim_candidate *candidate)
+{
+	lk_error error = {.code = 0};
+	if (calm && process->drained < 0)
+		sim_fail("drain: %s", sim_outcome(process->drained));
+	if (process->drained == 0 && lk_client_held(process->client.client, NULL, 0, &error) != 0)
+		sim_fail("candidate %d is drained, and something is held", candidate->number);
+	int rc = lk_election_campaign(candidate->election, 0, NULL, NULL, &error);
+	if (rc != LK_EDRAINING)
+		sim_fail("campaign behind a drain: %s", sim_outcome(rc));
+}
+
+/* All stand, and the process of who leads is drained: one of another leads. */
+static void check_drained(void)
+{
+	const struct sim_candidate *first = all_stand();
+	struct sim_candidate *victim = &sim_candidates[first->number];
+	struct process *process = process_of(victim);
+	unsigned before = sim_term_count();
+	if (!victim->led || victim->stopped) {
+		all_leave();
+		return;
+	}
+	for (int i = 0; i < SIM_CANDIDATES; i++)
+		if (process_of(&sim_candidates[i]) == process)
+			sim_candidates[i].leaves = true;
+	sim_note("the process of candidate %d is drained", victim->number);
+	sim_belong(process_number(victim));
+	struct sim_task *task = sim_spawn(drain_main, process);
+	hand_over(victim);
+	sim_wait(sim_ended, task, SIM_NEVER);
+	sim_belong(0);
+	sim_wait(is_led_by_another, &before,
+		 sim_now_ns() + (KEPT_MS + APART_MS + 2 * (SIM_COMMAND_MS + ANSWER_MS)) * SIM_MS);
+	if (sim_term_count() == before)
+		sim_fail("nobody leads behind a leader that was drained");
+	sim_belong(process_number(victim));
+	check_is_drained(process, victim);
+	sim_belong(0);
+	all_leave();
+}
+
 static void check_end(void)
 {
 	sim_sleep((calm ? 0 : LATE_MS + KEPT_MS + sim_clocks_back_ms()) * SIM_MS);
@@ -694,6 +766,10 @@ static void check_end(void)
 	else
 		check_vacancy();
 	check_observers();
+	if (sim_chance(500)) {
+		check_drained();
+		check_observers();
+	}
 }
 
 /* ---- a run ---- */

@@ -353,6 +353,12 @@ void sim_candidate_hears(struct sim_candidate *candidate, const lk_event *event)
 		candidate->stopped_ns = sim_now_ns();
 		candidate->until_ns = 0;
 		break;
+	case LK_EVENT_ASKED:
+		if (!candidate->led)
+			sim_fail("candidate %d is asked to hand over, and does not lead",
+				 candidate->number);
+		candidate->asked = true;
+		break;
 	case LK_EVENT_NOT_LEADING:
 		if (!candidate->led && event->fence)
 			sim_fail("candidate %d is told of an end that has no begin",

@@ -32,6 +32,7 @@ struct sim_candidate {
 	bool led;                  /* LEADING is the last that it was told, but for AT_RISK, */
 	bool stopped;              /* or STOP */
 	int64_t stopped_ns;        /* when */
+	bool asked;                /* to hand over, since its client is drained */
 	unsigned endings;          /* how many NOT_LEADING it was told */
 	uint64_t term;             /* of its newest notice */
 	char id[LK_FIELD_SIZE];
