@@ -9,7 +9,8 @@
  * What must hold is said in terms.h. No call may last longer than its limit. When the troubles are
  * over each candidate gets in, within a bound; and when the process of a leader dies, another leads
  * within one lease, and what it takes those behind to look. Then each observer knows what the
- * server has. Then the process of a leader may be drained, which hands over. In the end nobody has the place, nor waits.
+ * server has. Then the process of a leader may be drained, which hands over. In the end nobody has
+ * the place, nor waits.
  */
 #include "elections.h"
 
@@ -25,6 +26,7 @@
 #include "judge.h"
 #include "mixture.h"
 #include "network.h"
+#include "observers.h"
 #include "replication.h"
 #include "server.h"
 #include "simulated_door.h"
@@ -32,7 +34,6 @@
 #include "world.h"
 
 #define PROCESSES 4
-#define OBSERVERS 2
 #define ROUNDS 5
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LATE_MS 1000  /* after so long no command may run any more that takes something */
@@ -41,8 +42,6 @@
 #define KEPT_MS SIM_WATCHDOG_MS /* for which the server keeps the place of a leader */
 #define APART_MS 200            /* between the looks of those who wait at the end of a lease */
 #define ANSWER_MS 100           /* a look, where nothing is lost */
-#define OBSERVED_MS 200         /* until an observer is told, where nothing is lost, */
-#define LOOK_AGAIN_MS 1000      /* or else by a look of its own */
 #define REACHED_MS 40           /* less than a leader has to stop */
 #define ONCE_MS 700             /* what one try may take */
 #define BRIEF_MS 30             /* short for a first connection, or for what a replica has to say */
@@ -57,16 +56,7 @@ struct process {
 	int drained; /* what its drain has answered */
 };
 
-struct watcher {
-	struct sim_observer told;
-	lk_election *election;
-	lk_cancel *cancel;
-	struct sim_task *task;
-	bool over;
-};
-
 static struct process processes[PROCESSES];
-static struct watcher watchers[OBSERVERS];
 static struct sim_task *tasks[SIM_CANDIDATES];
 static bool calm, gives_time;
 
@@ -459,77 +449,6 @@ static void *candidate_main(void *argument)
 	return NULL;
 }
 
-/* ---- observers ---- */
-
-static void *watcher_main(void *argument)
-{
-	struct watcher *watcher = argument;
-	lk_error error;
-	while (!watcher->over) {
-		lk_leader leader = LK_LEADER_INIT;
-		int64_t wait_ms = sim_chance(300) ? sim_between(0, 200) : -1;
-		struct sim_call call = sim_call("observe");
-		int rc = lk_election_observe(watcher->election, wait_ms, watcher->cancel, &leader,
-					     &error);
-		if (wait_ms >= 0)
-			sim_check_limit(&call, wait_ms);
-		if (rc < 0 && (rc != LK_ECANCELLED || !watcher->over))
-			sim_fail("observe: %s", error.message);
-		if (rc != 1)
-			continue;
-		sim_note("observer %d: %s%s, term %llu%s", watcher->told.number,
-			 leader.vacant ? "nobody, before " : "", leader.value,
-			 (unsigned long long)leader.term, leader.missed ? ", missed" : "");
-		sim_observed(&watcher->told, &leader);
-	}
-	return NULL;
-}
-
-static void watchers_begin(void)
-{
-	lk_error error;
-	for (int i = 0; i < OBSERVERS; i++) {
-		struct watcher *watcher = &watchers[i];
-		struct process *process = &processes[i * (PROCESSES - 1)];
-		watcher->told.number = i;
-		sim_belong(1 + (unsigned)(process - processes));
-		if (lk_election_new(&watcher->election, process->client.client, SIM_ELECTION,
-				    LK_STRLEN, NULL, &error) < 0 ||
-		    lk_cancel_new(&watcher->cancel, &error) < 0)
-			sim_fail("an observer: %s", error.message);
-		watcher->task = sim_spawn(watcher_main, watcher);
-	}
-}
-
-static void watchers_end(void)
-{
-	for (int i = 0; i < OBSERVERS; i++) {
-		struct watcher *watcher = &watchers[i];
-		watcher->over = true;
-		lk_cancel_now(watcher->cancel);
-		sim_wait(sim_ended, watcher->task, SIM_NEVER);
-		lk_cancel_free(watcher->cancel);
-		lk_election_free(watcher->election);
-	}
-}
-
-static bool all_know(const void *nothing)
-{
-	(void)nothing;
-	return sim_observer_knows(&watchers[0].told) && sim_observer_knows(&watchers[1].told);
-}
-
-/* Whatever was lost before: a look comes at the latest when the client looks again. */
-static void check_observers(void)
-{
-	int64_t bound_ms = OBSERVED_MS + (calm ? 0 : 2 * (LOOK_AGAIN_MS + SIM_COMMAND_MS));
-	sim_wait(all_know, NULL, sim_now_ns() + bound_ms * SIM_MS);
-	for (int i = 0; i < OBSERVERS; i++)
-		if (!sim_observer_knows(&watchers[i].told))
-			sim_fail("observer %d was told of \"%s\", and of nothing since", i,
-				 watchers[i].told.last.value);
-}
-
 /* ---- the end ---- */
 
 /* All stand, and each leads in its turn. */
@@ -677,7 +596,7 @@ static void check_vacancy(void)
 	sim_suspend(process, sim_now_ns() + 4 * KEPT_MS * SIM_MS);
 	sim_network_die(process);
 	sim_sleep(KEPT_MS * 101 / 100 * SIM_MS);
-	check_observers();
+	sim_observers_check(calm);
 	sim_sleep(5 * KEPT_MS * SIM_MS);
 	victim->dead = false;
 	resign(victim, true);
@@ -758,17 +677,17 @@ static void check_end(void)
 	sim_sleep((calm ? 0 : LATE_MS + KEPT_MS + sim_clocks_back_ms()) * SIM_MS);
 	sim_sleep((sim_is_replicated() && !calm ? FOUND_MS : 0) * SIM_MS);
 	run_all(turn_main);
-	check_observers();
+	sim_observers_check(calm);
 	if (sim_chance(500))
 		check_isolated();
 	if (sim_chance(700))
 		check_end_of_leader();
 	else
 		check_vacancy();
-	check_observers();
+	sim_observers_check(calm);
 	if (sim_chance(500)) {
 		check_drained();
-		check_observers();
+		sim_observers_check(calm);
 	}
 }
 
@@ -780,7 +699,7 @@ static void begin(void)
 	sim_mixture_url(url, sizeof(url), 0);
 	size_t used = strlen(url);
 	snprintf(url + used, sizeof(url) - used, "?" SIM_OPTIONS "&look_again_ms=%d",
-		 LOOK_AGAIN_MS);
+		 SIM_LOOK_AGAIN_MS);
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		processes[i] = (struct process){.over = false};
 		sim_belong(i + 1);
@@ -794,15 +713,18 @@ static void begin(void)
 		candidate_open(&sim_candidates[i]);
 		tasks[i] = sim_spawn(candidate_main, &sim_candidates[i]);
 	}
-	memset(watchers, 0, sizeof(watchers));
-	watchers_begin();
+	for (unsigned i = 0; i < 2; i++) {
+		const unsigned process = i * (PROCESSES - 1);
+		sim_belong(1 + process);
+		sim_observer_begin(i, processes[process].client.client);
+	}
 	sim_belong(0);
 }
 
 static void end(void)
 {
 	lk_error error;
-	watchers_end();
+	sim_observers_end();
 	for (int i = 0; i < SIM_CANDIDATES; i++)
 		lk_election_free(sim_candidates[i].election);
 	for (int i = 0; i < PROCESSES; i++) {
