@@ -19,6 +19,7 @@ FAILURES = re.compile(r"\bErrors\b|\bThe same\b")
 INTERFACE = re.compile(r"\b(?:lk_[a-z]\w*|LK_[A-Z]\w*)\b")
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 NAMED = re.compile(r"(?<![\w/.>-])(?:\.\./)*((?:[\w-]+/)*[\w-]+\.(?:c|h|def|lua|py))\b(?![\w(*-])")
+CALLED = re.compile(r"\b(lk_\w+)\(\)")
 CODE = (*FOLDERS, "findings", "python")
 # What the build makes, or is not ours.
 ELSEWHERE = {"scripts.h", "script_calls.h", "stdio.h", "sys/sdt.h"}
@@ -91,6 +92,21 @@ def gone(path: pathlib.Path, ends: set[str]) -> list[str]:
             for file in sorted(set(NAMED.findall(said)) - ends - ELSEWHERE)]
 
 
+def gone_functions(path: pathlib.Path, known: set[str]) -> list[str]:
+    """Functions of the library that a page, or a comment of the code, names, and that are not."""
+    text = path.read_text()
+    said = text if path.suffix == ".md" else "\n".join(COMMENT.findall(text))
+    return [f"{name(path)}: there is no {function}()"
+            for function in sorted(set(CALLED.findall(said)) - known)]
+
+
+def words_of_code(build: pathlib.Path) -> set[str]:
+    paths = files(".c", ".h", ".def", ".hpp", under=(*CODE, "cpp"))
+    made = list((build / "src").glob("script_calls.*"))
+    return {word for path in paths + made
+            for word in re.findall(r"\w+", COMMENT.sub("", path.read_text()))}
+
+
 def unlisted() -> list[str]:
     index = ROOT / "docs/README.md"
     return [f"{name(index)}: does not lead to {page.name}"
@@ -115,8 +131,11 @@ def main() -> None:
         problems += dead_links(page) + quotes(page)
     problems += unlisted()
     ends = path_ends()
+    known = words_of_code(pathlib.Path(sys.argv[1]))
     for path in pages + files(".c", ".h", ".def", under=("include", "src", "cli")):
         problems += gone(path, ends)
+        if path.name != "CHANGELOG.md":  # it says which calls there are no more
+            problems += gone_functions(path, known)
     told = files(".md", under=("docs", "cpp")) + [ROOT / "README.md", ROOT / "SECURITY.md"]
     problems += unknown(told, headers)
     problems += unnamed_codes()

@@ -33,7 +33,7 @@
  * the last tenth a leader that was told to stop can stop, before the next one leads. So after a
  * kill the next one leads within one lease.
  *
- * WHAT A CANDIDATE IS TOLD, by lk_event_wait() or lk_queue_notices(), in this order:
+ * WHAT A CANDIDATE IS TOLD, by lk_event_wait() or the completions of LK_OP_NOTICE, in this order:
  *
  *   LK_EVENT_LEADING       it leads; `fence` is its term
  *   LK_EVENT_ASKED         its client is being drained (<lockkeeper/drain.h>): stop, and resign

@@ -22,7 +22,7 @@ int lk__enter_briefly(lk_client *client, const char *operation, struct lk__threa
 /* 0, or LK_EFORKED in another process than the client's. */
 int lk__check_forked(const lk_client *client, const char *operation, lk_error *error);
 
-/* As lk__check_client(), or LK_EBLOCKING for a threadless client. */
+/* As lk__client_check(), or LK_EBLOCKING for a threadless client. */
 int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error);
 
 static inline void lk__leave(int saved)

@@ -496,7 +496,7 @@ static struct lk__attempt_rules entry_rules(const struct lk__entry *entry)
 }
 
 /* Tells whether a number of it may have to be compensated before its next try, release or
- * extension: when its hold is lost (see lk__entry_note_loss()), or by others. */
+ * extension: when its hold is lost (lk__entry_lose()), or by others. */
 static bool entry_needs_spares(const struct lk__entry *entry)
 {
 	const struct lk__recipe *recipe = entry->target.recipe;

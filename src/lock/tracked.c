@@ -38,7 +38,7 @@ int64_t lk__tracked_due_ns(const struct lk__entry *entry)
 	int64_t first_ns = lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
 	if (!is_tracked_kind(entry) || !entry->client->config->chosen.tracks)
 		return LK__NEVER;
-	if (entry->is_quorum) /* of its members, at their nodes: lk__red_turn() */
+	if (entry->is_quorum) /* of its members, at their nodes, by the renewal */
 		return entry->tracked ? LK__NEVER : first_ns;
 	const struct lk__node *node = lk__entry_node(entry);
 	if (entry->tracked == generation_of(node) || !lk__tracked_has_room(entry) ||

@@ -103,6 +103,8 @@ SPOILT = [
      "there is no src/lock/lop.c"),
     ("docs", "src/lock/client.h", "see notice.h", "see notices.h",
      "client.h: there is no notices.h"),
+    ("docs", "src/lock/entry.c", "(lk__entry_lose())", "(lk__entry_loose())",
+     "src/lock/entry.c: there is no lk__entry_loose()"),
     ("docs", "README.md", "(SECURITY.md)", "(SAFETY.md)", "SAFETY.md"),
     ("docs", "README.md", "alone at work", "at work alone", "examples/lock.c"),
     ("scripts", "src/sync/rw/is_locked.lua", "return (mode", "retrun (mode",

@@ -99,7 +99,7 @@ static const struct field {
 	{"client-output-buffer-limit", NULL, SET_BY(set_buffer)},
 	{"cluster-node-timeout", NULL, NUMBER(node_timeout_ms)},
 	{"active-replica", NULL, SET_BY(set_active)},
-	{"multi-master", NULL, SET_BY(set_active)},
+	{"multi-master", NULL, SET_BY(set_active)}, /* the last setting: lk__facts_setting() */
 	{NULL, "used_memory", NUMBER(memory_used)},
 	{NULL, "connected_slaves", NUMBER(replicas)},
 	{NULL, "slave_priority", NUMBER(priority)},
