@@ -228,8 +228,9 @@ LK_API lk_lock *lk_lock_free(lk_lock *lock);
  * second. Where the server refuses SUBSCRIBE, or a proxy does, it asks about every 100 ms. What
  * ends a lock without a message (DEL, FLUSHALL, an eviction) is noticed within 5 s (look_again_ms).
  * Where the server can tell (tracking), the waiter that is next is told at once, and then all look
- * less often: if its client has died, the one behind it notices by the end of the lease that it has
- * seen and 1 s more, the others within a minute (look_again_ms).
+ * less often: if its client has died, or has just been granted the lock, the one behind it notices
+ * by the end of the lease that it has seen and 1 s more, the others within a minute
+ * (look_again_ms).
  *
  * With a limit the call uses the whole of it on trouble that may pass, the first connect included:
  * a server that is unreachable, closes the connection, has too many clients, loads its data, runs a
