@@ -3,10 +3,10 @@
  * watch --prefix: all locks whose names begin so. A thread walks over the keys, as ls does, and
  * finds what has come; from then on the server tells of that name as of any other.
  *
- * A walk asks the server twice for about 500 keys of the whole database. Between two of them is a
- * pause of 5 s, and of 20 times what the last one took if that is more: so walks take a twentieth
- * of the time at most. At most LK_WATCH_NAMES_MAX names are watched at once: where there are more,
- * those go that have been free for longest.
+ * A walk looks at all keys of the database. Between two of them is a pause of 5 s, and of 20 times
+ * what the last one took if that is more: so walks take a twentieth of the time at most. At most
+ * LK_WATCH_NAMES_MAX names are watched at once: where there are more, those go that have been free
+ * for longest.
  */
 #ifndef CLI_WATCH_PREFIX_H
 #define CLI_WATCH_PREFIX_H

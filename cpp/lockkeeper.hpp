@@ -902,6 +902,43 @@ class barrier
 	std::unique_ptr<lk_barrier, detail::freed<lk_barrier, lk_barrier_free>> handle_;
 };
 
+/* Locks from outside: their present state, and each change (<lockkeeper/watch.h>). One thread at a
+ * time. */
+class watch
+{
+      public:
+	explicit watch(const client &client) : client_(client.shared())
+	{
+		lk_error details{};
+		lk_watch *made = nullptr;
+		detail::check(lk_watch_new(&made, client.get(), nullptr, &details), details);
+		handle_.reset(made);
+	}
+
+	void add(std::string_view name)
+	{
+		lk_error details{};
+		detail::check(lk_watch_add(handle_.get(), name.data(), name.size(), &details),
+			      details);
+	}
+
+	/* The next change; NULL at the limit. It is there until the next call. */
+	const lk_change *next(std::chrono::milliseconds limit = std::chrono::milliseconds(-1))
+	{
+		lk_error details{};
+		change_ = LK_CHANGE_INIT;
+		const int came = lk_watch_next(handle_.get(), limit.count(), nullptr, &change_,
+					       &details);
+		detail::check(came, details);
+		return came ? &change_ : nullptr;
+	}
+
+      private:
+	detail::client_pointer client_; /* outlives the handle */
+	std::unique_ptr<lk_watch, detail::freed<lk_watch, lk_watch_free>> handle_;
+	lk_change change_{};
+};
+
 class latch
 {
       public:

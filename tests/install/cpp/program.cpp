@@ -189,6 +189,20 @@ static void counters(const lk::client &client)
 	CHECK(thrown([&] { third.wait(); }).value() == LK_EDRAINING);
 }
 
+static void watches()
+{
+	lk::client client;
+	lk::watch watch(client);
+	lk::mutex mutex(client, "watched");
+	watch.add("watched");
+	CHECK(watch.next()->initial);
+	mutex.lock();
+	CHECK(watch.next()->kind == LK_CHANGE_ACQUIRED);
+	mutex.unlock();
+	CHECK(watch.next()->kind == LK_CHANGE_RELEASED);
+	CHECK(!watch.next(20ms));
+}
+
 static void errors()
 {
 	const auto bad = thrown([] { lk::client client("nonsense://"); });
@@ -281,6 +295,7 @@ int main()
 	std::puts("losses");
 	counters(client);
 	std::puts("counters");
+	watches();
 	errors();
 	std::puts("errors");
 	lives_of_objects();
