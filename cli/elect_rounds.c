@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "elect_watch.h"
 #include "exit_code.h"
 #include "message.h"
 
@@ -59,7 +60,8 @@ static int ends(int number)
 static void rounds_drain(struct rounds *rounds, pid_t pid)
 {
 	struct keeper_drain *drain = rounds->election.drain;
-	atomic_store(&drain->wanted, 1);
+	if (atomic_exchange(&drain->wanted, 1))
+		return;
 	if (pid && !atomic_load(&drain->leads))
 		kill(pid, SIGTERM);
 	message("%s: draining: %s", rounds->options.name,
@@ -182,8 +184,11 @@ int elect_rounds(lk_config *config, const struct keeper_options *options, int on
 		sigaddset(&rounds.taken, taken[i]);
 	if (rounds.election.drain_signal)
 		sigaddset(&rounds.taken, rounds.election.drain_signal);
+	int code = elect_watch_prepare(options->election->ready_file);
+	if (code)
+		return code;
 	sigprocmask(SIG_BLOCK, &rounds.taken, &rounds.before);
-	int code = rounds_run(&rounds, once);
+	code = rounds_run(&rounds, once);
 	if (options->election->ready_file)
 		unlink(options->election->ready_file);
 	munmap(shared, sizeof(*shared));

@@ -22,14 +22,22 @@
 
 /* ---- the file ---- */
 
+#define READY_PATH_SIZE 4096
+
+/* Where it is written before it has its name; 0: that is too long. */
+static int ready_path(const char *ready_file, char path_out[READY_PATH_SIZE])
+{
+	errno = ENAMETOOLONG;
+	return snprintf(path_out, READY_PATH_SIZE, "%s.new", ready_file) < READY_PATH_SIZE;
+}
+
 static void ready_write(const struct elect_watch *watch)
 {
-	char path[4096], line[64] = "candidate";
+	char path[READY_PATH_SIZE], line[64] = "candidate";
 	uint64_t term;
 	if (lk_election_term(watch->candidate, &term, NULL) == 0)
 		snprintf(line, sizeof(line), "leading %" PRIu64, term);
-	if (snprintf(path, sizeof(path), "%s.new", watch->election->ready_file) >=
-	    (int)sizeof(path))
+	if (!ready_path(watch->election->ready_file, path))
 		return;
 	FILE *file = fopen(path, "w");
 	if (!file)
@@ -37,6 +45,19 @@ static void ready_write(const struct elect_watch *watch)
 	fprintf(file, "%s\n", line);
 	if (fclose(file) != 0 || rename(path, watch->election->ready_file) != 0)
 		unlink(path);
+}
+
+int elect_watch_prepare(const char *ready_file)
+{
+	char path[READY_PATH_SIZE];
+	if (!ready_file)
+		return 0;
+	FILE *file = ready_path(ready_file, path) ? fopen(path, "w") : NULL;
+	if (!file)
+		return trouble_errno(errno, "cannot write %s", ready_file);
+	fclose(file);
+	unlink(path);
+	return 0;
 }
 
 static void ready_update(const struct elect_watch *watch)

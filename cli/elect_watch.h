@@ -32,6 +32,9 @@ struct elect_watch {
 	int drains; /* it stands as one that is leaving */
 };
 
+/* Tells whether that file can be written, which may be NULL: 0, or EXIT_TROUBLE (said). */
+int elect_watch_prepare(const char *ready_file);
+
 /* Begins to look after this candidate, which lives on until elect_watch_end(). Does nothing if it
  * was begun before. 0, or EXIT_TROUBLE (said). */
 int elect_watch_begin(struct elect_watch *watch, lk_client *client, const char *name,

@@ -580,10 +580,12 @@ static void release(struct keeper *keeper, int code)
 	report_held(&keeper->report);
 	telling_releasing(&keeper->telling, code, is_lost(keeper));
 	relay_release(code, RELEASE_LIMIT_S, kept_ms > 0);
-	int given = elect_watch_names_one(keeper->asked) &&
-		    lk_election_transfer(keeper->hold.election, keeper->asked, &error) == 0;
-	release_take(keeper, kept_ms, given ? 0 : run_hold_release(&keeper->hold, kept_ms, &error),
-		     &error);
+	int result = LK_EBUSY;
+	if (elect_watch_names_one(keeper->asked))
+		result = lk_election_transfer(keeper->hold.election, keeper->asked, &error);
+	if (result && result != LK_EMAYBEHELD && result != LK_ENOTDURABLE)
+		result = run_hold_release(&keeper->hold, kept_ms, &error);
+	release_take(keeper, kept_ms, result, &error);
 	relay_released();
 }
 

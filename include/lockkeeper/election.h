@@ -213,8 +213,9 @@ LK_API int lk_election_resign(lk_election *election, int64_t limit_ms, lk_error 
  * and does not stand any more, as after lk_election_resign(). If the other one dies or is stopped
  * before it has begun to lead, the next one leads a second later. Blocks for one round trip, at
  * most for the command limit. Errors: LK_EBUSY (that one does not wait, or cannot be told: still
- * leading), LK_ENOTOWNER (it does not lead), LK_ELOST, LK_EMAYBEHELD (no answer: it may have been
- * transferred, and notices will say so), LK_EINVAL and those of lk_client_ping(). Since 0.2.
+ * leading), LK_ENOTOWNER (it does not lead), LK_ELOST, LK_EMAYBEHELD and LK_ENOTDURABLE (it may
+ * have been transferred: this candidate does not lead any more, and the library gives its place
+ * back in the background), LK_EINVAL and those of lk_client_ping(). Since 0.2.
  */
 LK_API int lk_election_transfer(lk_election *election, const char *id, lk_error *error);
 

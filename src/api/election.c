@@ -405,19 +405,22 @@ static int transfer_read(const struct lk__election_call *call, const struct lk__
 	}
 	if (!lk__reply_integer(request->reply, 0, 1, &done))
 		return lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call->operation);
-	if (!done && request->sends > 1) {
-		election_doubt(call->election);
+	if (!done && request->sends > 1)
 		return lk__fail(error, LK_EMAYBEHELD,
 				"%s \"%.100s\": %.64s did not wait, and a copy may come later",
 				call->operation, call->election->entry->name, id);
-	}
 	if (!done)
 		return lk__fail(error, LK_EBUSY,
 				"%s \"%.100s\": %.64s does not wait; still leading",
 				call->operation, call->election->entry->name, id);
-	lk__election_drop(call->election, false);
-	lk__election_leave(call->election); /* its loop may not have ended the wait yet */
 	return 0;
+}
+
+/* It has transferred, or may have: then its place goes back, and the next one leads. */
+static void transfer_end(lk_election *election, int rc)
+{
+	lk__election_drop(election, rc < 0);
+	lk__election_leave(election); /* its loop may not have ended the wait yet */
 }
 
 int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
@@ -440,6 +443,8 @@ int lk_election_transfer(lk_election *election, const char *id, lk_error *error)
 		rc = transfer_read(&call, request, leading.term, id, error);
 		lk__request_free(request);
 	}
+	if (rc == 0 || rc == LK_EMAYBEHELD || rc == LK_ENOTDURABLE)
+		transfer_end(election, rc);
 	return lk__election_end(&call, rc);
 }
 

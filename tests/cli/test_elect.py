@@ -179,6 +179,12 @@ def test_a_deploy_changes_the_leader_once(cli, server, folder, says):
     assert cli("elect", "--retire", "web").returncode == 1
 
 
+def test_a_ready_file_that_cannot_be_written(cli):
+    result = cli("elect", "--ready-file", "/nonexistent/ready", "web", "true")
+    assert result.returncode == 125
+    assert "cannot write /nonexistent/ready: No such file or directory" in result.stderr
+
+
 def test_a_watch_tells_of_vacancy(cli, folder):
     watch = cli.start("leader", "--watch", "--json", "web")
     assert json.loads(watch.stdout.readline())["vacant"]
@@ -208,10 +214,12 @@ def test_a_drain_hands_over_and_stands_no_more(cli, folder):
     waits.send_signal(signal.SIGUSR1)
     assert waits.wait(LIMIT) == 0
     assert candidates(cli) == [] and terms(folder / "b") == []
-    first.send_signal(signal.SIGUSR1)
+    for _ in range(3):
+        first.send_signal(signal.SIGUSR1)
     third = elect(cli, folder / "c", "--value", "c")
     until_leads(cli, "c")
     assert first.wait(LIMIT) == 128 + signal.SIGTERM
+    assert first.stderr.read().count("draining") == 1
     assert len(terms(folder / "a")) == 1
     third.send_signal(signal.SIGTERM)
     third.wait(LIMIT)

@@ -395,7 +395,7 @@ MUTANTS = [
         (LOOK, "\tif (look.left_ms >= 0)\n", "\tif (look.left_ms < -9)\n")],
         World("elections")),
     Mutant("election-transferred", "one that has transferred leads until its deadline", [
-        (ELECTION, "\tlk__election_drop(call->election, false);\n", "")],
+        (ELECTION, "\tlk__election_drop(election, rc < 0);\n", "")],
         World("elections")),
     Mutant("election-no-end", "the end of a term is not told", [
         ("src/lock/notice.c", "\tif (teller)\n\t\tteller_give(client, teller, hold, LK__TELL_NOT",

@@ -7,10 +7,10 @@
  * longer than their lease, or die: from outside that is a suspension whose connections end.
  *
  * What must hold is said in terms.h. No call may last longer than its limit. When the troubles are
- * over each candidate gets in, within a bound; and when the process of a leader dies, another leads
- * within one lease, and what it takes those behind to look. Then each observer knows what the
- * server has. Then the process of a leader may be drained, which hands over. In the end nobody has
- * the place, nor waits.
+ * over each candidate gets in, within a bound; and when the process of a leader dies, or that of
+ * its heir, another leads within one lease, and what it takes those behind to look. Then each
+ * observer knows what the server has. Then the process of a leader may be drained, which hands
+ * over. In the end nobody has the place, nor waits.
  */
 #include "elections.h"
 
@@ -106,7 +106,6 @@ static void proclaim(struct sim_candidate *candidate, bool leads)
 	struct sim_call call = sim_call("proclaim");
 	snprintf(candidate->value, sizeof(candidate->value), "%d:%d", candidate->number,
 		 candidate->values++);
-	int which = candidate->values - 1;
 	int rc = lk_election_proclaim(candidate->election, candidate->value,
 				      strlen(candidate->value), &error);
 	sim_note("candidate %d proclaims %s: %s", candidate->number, candidate->value,
@@ -116,7 +115,7 @@ static void proclaim(struct sim_candidate *candidate, bool leads)
 		sim_fail("candidate %d was told that it is over, and leads", candidate->number);
 	sim_check_code("proclaim", rc, written, calm ? 1 : COUNT(written), false, &error);
 	if (rc == 0 && leads)
-		candidate->confirmed = which;
+		candidate->confirmed = candidate->values - 1;
 }
 
 static void ask_leader(struct sim_candidate *candidate)
@@ -156,15 +155,12 @@ static struct sim_candidate *candidate_of(const lk_candidate *found)
 	return number >= 0 && number < SIM_CANDIDATES ? &sim_candidates[number] : NULL;
 }
 
-/* To one that waits, or to nobody. Whether it does not lead any more. */
-static bool transfer(struct sim_candidate *candidate)
+/* Whether it does not lead any more. */
+static bool transfer_to(struct sim_candidate *candidate, const lk_candidate *to)
 {
 	static const int expected[] = {
 		0, LK_EBUSY, LK_ELOST, LK_EMAYBEHELD, LK_EUNREACHABLE, LK_EUNAVAILABLE};
-	lk_candidate found[SIM_CANDIDATES];
 	lk_error error = {.code = 0};
-	int some = ask_candidates(candidate, found);
-	const lk_candidate *to = some > 0 && sim_chance(800) ? &found[sim_random(some)] : NULL;
 	struct sim_call call = sim_call("transfer");
 	if (!sim_candidate_leads(candidate))
 		return false;
@@ -184,9 +180,19 @@ static bool transfer(struct sim_candidate *candidate)
 			sim_fail("candidate %d leads no more, and could not transfer",
 				 candidate->number);
 	}
-	if ((rc == 0 || rc == LK_ELOST) && lk_election_is_leading(candidate->election, &error))
-		sim_fail("candidate %d has transferred, and leads", candidate->number);
-	return rc == 0;
+	bool over = rc == 0 || rc == LK_ELOST || rc == LK_EMAYBEHELD;
+	if (over && lk_election_is_leading(candidate->election, &error))
+		sim_fail("candidate %d may have transferred, and leads", candidate->number);
+	return rc == 0 || rc == LK_EMAYBEHELD;
+}
+
+/* To one that waits, or to nobody. */
+static bool transfer(struct sim_candidate *candidate)
+{
+	lk_candidate found[SIM_CANDIDATES];
+	int some = ask_candidates(candidate, found);
+	return transfer_to(candidate,
+			   some > 0 && sim_chance(800) ? &found[sim_random(some)] : NULL);
 }
 
 static void ask_to_leave(struct sim_candidate *candidate)
@@ -241,7 +247,6 @@ static bool lead(struct sim_candidate *candidate)
 		lk_election_progress(candidate->election, NULL);
 		switch (sim_random(8)) {
 		case 0:
-		case 1:
 			proclaim(candidate, true);
 			break;
 		case 2:
@@ -390,8 +395,7 @@ static void free_it(struct sim_candidate *candidate)
 static void check_stands(struct sim_candidate *candidate)
 {
 	lk_error error;
-	bool told = candidate->led || candidate->endings > 0;
-	if (told || !gives_time)
+	if (is_told(candidate) || !gives_time)
 		return;
 	candidate->leaves = true;
 	int rc = lk_election_resign(candidate->election, -1, &error);
@@ -485,8 +489,7 @@ static struct sim_candidate *leader(void)
 
 static bool is_led(const void *nothing)
 {
-	(void)nothing;
-	return leader() != NULL;
+	return leader() != nothing; /* it has no subject */
 }
 
 static bool is_led_by_another(const void *term)
@@ -495,7 +498,7 @@ static bool is_led_by_another(const void *term)
 }
 
 /* All stand, and one leads for a while; NULL: nobody does. */
-static const struct sim_candidate *all_stand(void)
+static struct sim_candidate *all_stand(void)
 {
 	for (int i = 0; i < SIM_CANDIDATES; i++) {
 		sim_belong(process_number(&sim_candidates[i]));
@@ -503,7 +506,7 @@ static const struct sim_candidate *all_stand(void)
 	}
 	sim_belong(0);
 	sim_wait(is_led, NULL, sim_now_ns() + GRANT_MS * SIM_MS);
-	const struct sim_candidate *first = leader();
+	struct sim_candidate *first = leader();
 	if (!first)
 		sim_fail("nobody leads");
 	sim_sleep(sim_between(0, 2 * SIM_WATCHDOG_MS) * SIM_MS);
@@ -523,8 +526,7 @@ static void all_leave(void)
 
 static bool has_stopped(const void *subject)
 {
-	const struct sim_candidate *candidate = subject;
-	return candidate->stopped || !candidate->led;
+	return ((const struct sim_candidate *)subject)->stopped || has_ended(subject);
 }
 
 /* The process of who leads runs, and reaches no server: until about the moment at which it is told
@@ -551,10 +553,9 @@ static void check_isolated(void)
 /* Its process dies, with all that stand in it. For how long nobody may lead. */
 static int64_t die(const struct sim_candidate *victim)
 {
-	unsigned process = process_number(victim);
-	unsigned dead = 0;
+	unsigned process = process_number(victim), dead = 0;
 	for (int i = 0; i < SIM_CANDIDATES; i++) {
-		sim_candidates[i].dead = process_of(&sim_candidates[i]) == process_of(victim);
+		sim_candidates[i].dead |= process_of(&sim_candidates[i]) == process_of(victim);
 		dead += sim_candidates[i].dead;
 	}
 	int64_t bound_ms = KEPT_MS * 101 / 100 + (dead - 1) * APART_MS + ANSWER_MS;
@@ -566,17 +567,42 @@ static int64_t die(const struct sim_candidate *victim)
 	return bound_ms;
 }
 
-/* All stand, and who leads hangs, or its process dies, for as long as it takes. */
+static void die_now(void *heir)
+{
+	die(heir);
+}
+
+/* Who leads transfers to one whose process dies at about that moment. For how long nobody may lead;
+ * 0: it still does. */
+static int64_t leave_it_to_the_dying(struct sim_candidate *leads)
+{
+	lk_candidate found[SIM_CANDIDATES];
+	sim_belong(process_number(leads));
+	int some = ask_candidates(leads, found), at = 0;
+	while (at < some && process_of(candidate_of(&found[at])) == process_of(leads))
+		at++;
+	if (at < some)
+		sim_at(sim_now_ns() + sim_between(0, 500) * SIM_US, die_now,
+		       candidate_of(&found[at]));
+	bool over = at < some && transfer_to(leads, &found[at]);
+	sim_belong(0);
+	sim_sleep(SIM_MS);
+	return over ? LATE_MS + SIM_CANDIDATES * APART_MS + 2 * (SIM_COMMAND_MS + ANSWER_MS) : 0;
+}
+
+/* All stand, and who leads hangs, or its process dies, or that of its heir. */
 static void check_end_of_leader(void)
 {
-	const struct sim_candidate *victim = all_stand();
+	struct sim_candidate *victim = all_stand();
 	if (!victim)
 		return;
 	unsigned before = sim_term_count();
-	int64_t bound_ms = victim->options.progress_ms + KEPT_MS + APART_MS +
-			   2 * (SIM_COMMAND_MS + ANSWER_MS);
-	if (!victim->options.progress_ms || sim_chance(300))
+	int64_t bound_ms = sim_chance(300) ? leave_it_to_the_dying(victim) : 0;
+	if (!bound_ms && (!victim->options.progress_ms || sim_chance(300)))
 		bound_ms = die(victim);
+	else if (!bound_ms)
+		bound_ms = victim->options.progress_ms + KEPT_MS + SIM_CANDIDATES * APART_MS +
+			   2 * (SIM_COMMAND_MS + ANSWER_MS);
 	sim_wait(is_led_by_another, &before, sim_now_ns() + bound_ms * SIM_MS);
 	if (sim_term_count() == before)
 		sim_fail("nobody leads %lld ms after the leader", (long long)bound_ms);

@@ -248,6 +248,7 @@ void sim_candidate_begin(struct sim_candidate *candidate)
 {
 	candidate->leaves = candidate->led = candidate->stopped = false;
 	candidate->stands_so = true;
+	candidate->place[0] = '\0';
 	candidate->id[0] = '\0';
 	candidate->until_ns = 0;
 }
