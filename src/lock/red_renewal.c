@@ -314,9 +314,12 @@ static void renew(const struct lk__renewed *renewed)
 		round->waiting++;
 		pthread_mutex_unlock(&entry->mutex);
 		struct lk__conn *conn = lk__node_work(lk__entry_node(node->member));
-		lk__conn_submit(conn, request);
-		lk__conn_settle(conn); /* its client may be closed: then it is done already */
+		/* In one write with the look: what is written over in between is told by nobody. */
+		lk__conn_put(conn, request);
 		node_look(node);
+		lk__conn_put_end(conn);
+		lk__conn_forgo(conn);
+		lk__conn_settle(conn); /* its client may be closed: then it is done already */
 	}
 	pthread_mutex_lock(&entry->mutex);
 	round_leave(round);
