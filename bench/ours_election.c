@@ -72,8 +72,11 @@ static void take_turns(const char *url, struct shared *shared, long rounds, int 
 	lk_client *client = client_open(url);
 	lk_election *election = candidate_new(client, LK_STAND_NORMAL);
 	for (long i = 0; i < rounds && !shared->done; i++) {
-		if (lk_election_campaign(election, 20000, NULL, NULL, &error))
+		if (lk_election_campaign(election, 20000, NULL, NULL, &error)) {
+			if (!shared->done)
+				fprintf(stderr, "%s\n", error.message);
 			break;
+		}
 		int64_t now_ns = bench_now_ns();
 		if (i >= WARM_ROUNDS && samples)
 			bench_samples_add(samples, now_ns - shared->given_ns);
