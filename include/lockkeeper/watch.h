@@ -15,8 +15,8 @@
  *   LK_CHANGE_RELEASED   the hold of `was` has ended, and a message told of a release
  *   LK_CHANGE_BROKEN     the same, by lk_lock_force_release() or `lockkeeper break`, or because the
  *                        key was overwritten with something that is not a lock
- *   LK_CHANGE_EXPIRED    the same, at the end of its lease. Where the watch is given no time
- *                        meanwhile, it may have been another end
+ *   LK_CHANGE_EXPIRED    the same, at the end of its lease. If the program did not call
+ *                        lk_watch_next() meanwhile, it may have ended otherwise
  *   LK_CHANGE_LOST       the same, and the server said that all keys are gone (FLUSHALL, FLUSHDB)
  *   LK_CHANGE_UNKNOWN    the hold of `was` has ended before its lease did, and nobody told how: DEL
  *                        by hand, an eviction, or a release of a kind that sends no message: a spin
@@ -45,8 +45,8 @@
  *
  * BOUNDS. A watch has at most LK_WATCH_NAMES_MAX names. It keeps the changes of one look at one
  * name, and looks again only when they were taken: a slow program is told of fewer changes, and
- * none is stored. At most LK_INSPECT_MAX holders of a name are seen, and of 16 new ones in one look
- * who they are.
+ * none is stored. At most LK_INSPECT_MAX holders of a name are seen; who they are, of at most 16
+ * new ones in one look.
  *
  * Which kinds are known, and how, is in <lockkeeper/inspect.h>.
  */

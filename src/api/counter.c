@@ -28,7 +28,7 @@
 #include "sync/script.h"
 
 struct counter_call {
-	struct lk__counter *counter; /* NULL: the caller's handle is */
+	struct lk__counter *counter; /* NULL: the caller passed NULL */
 	const char *operation;
 	lk_error *error;
 	const struct lk__start *start; /* NULL: it blocks */
@@ -70,7 +70,7 @@ static int counter_open(struct lk__counter **counter_out, lk_client *client,
 	return 0;
 }
 
-/* NULL, also of NULL. */
+/* Frees a handle, or nothing where that is NULL. Returns NULL. */
 static void *counter_free(void *handle)
 {
 	if (handle)
@@ -105,7 +105,7 @@ static int counter_leave(struct counter_call *call, int rc)
 	return rc;
 }
 
-/* Begins a call that waits as it says. */
+/* Begins a call: in this thread, or in the loop where the call has a start. */
 static int counter_enter(struct counter_call *call)
 {
 	int rc = 0;
@@ -667,7 +667,7 @@ int lk_completion_permits(const lk_completion *completion, lk_permit *permits_ou
 
 /* ---- permits: giving back ---- */
 
-/* After the enter. A single one of ours goes the way of every lock. */
+/* After the enter. A single permit that this client holds is released as a lock is. */
 static int giving_go(struct counter_call *call, struct lk__giving *giving)
 {
 	struct lk__entry *single = giving->count == 1 ? giving->part[0].entry : NULL;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connections of a node: they are made and closed together, and looked after.
+ * The connections of a node: how they are made, shared, closed and looked after.
  *
- * How callers share the connections for scripts: which one each takes, when another is opened, and
- * when it is closed again.
+ * Callers share the connections for scripts:
  *
  * - One that nobody waits at costs a caller one wake-up; at one where another reads, it takes two
  *   in a row. So a caller takes the first that is free. All who find none share the last one, where
@@ -25,8 +24,8 @@
 #include "conn/conn.h"
 #include "conn/node.h"
 
-#define NONE_FREE 3    /* so much counts a caller that found none free, and 1 one that found one */
-#define CROWD_MOST 192 /* of that, less what the others count: then something changes */
+#define NONE_FREE 3 /* the weight of a caller that found none free; of one that found one it is 1 */
+#define CROWD_MOST 192 /* at this difference of the sums something changes */
 #define GATHERED 5     /* others that wait for answers: one connection serves them best, */
 #define SPREAD 4       /* and fewer than so many are served better by several */
 #define REST_NS (30000 * LK__MS)
@@ -105,7 +104,7 @@ void lk__node_disown(struct lk__node *node, const char *reason)
 		lk__conn_disown(conn, reason);
 }
 
-/* By its leader; or else, as is returned, by the loop. */
+/* Has its leader look its address up again. True: it has none, and the loop is to do it. */
 static bool conn_looks(struct lk__conn *conn)
 {
 	if (conn->state != LK__CONN_CONNECTING)
@@ -125,7 +124,7 @@ void lk__node_found(struct lk__node *node)
 }
 
 /*
- * How long background work for a first grant can wait: a lock that is held for less needs none.
+ * How long the connection for renewals may wait after a first grant; a shorter hold never opens it.
  * Long before the first renewal, which is due after a third of the lease.
  */
 static int64_t node_moment_ns(const struct lk__node *node)

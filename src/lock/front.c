@@ -21,8 +21,8 @@
 #define BEHIND_NS (1000 * LK__MS)
 #define PLACE_GRACE_MS 1000 /* beyond the next try, for a place in the order of turns */
 
-/* Under the mutex of the connection for subscriptions. Who is not at the front is told only of
- * what changes everything: that the key was touched may be news for a hold that its client had. */
+/* Under the mutex of the connection for subscriptions. A waiter that has not looked at the key
+ * heeds FLUSHED alone: TOUCHED may be about a hold that its client had. */
 static void front_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
 		       struct lk__deferred *after)
 {
@@ -52,7 +52,8 @@ static bool entry_has_front(const struct lk__entry *entry)
 	return has_place && lk__tracking_is_possible(entry->target.node);
 }
 
-/* A question whose answer has led to a look that counts no more is to be asked again. */
+/* Tells whether the last question still counts: its node has told of keys ever since, and it was
+ * about the number of this attempt. */
 static bool has_asked(const struct lk__entry *entry)
 {
 	const struct lk__front_place *place = &entry->waiting->place;
@@ -78,7 +79,7 @@ int64_t lk__front_due_ns(const struct lk__entry *entry, int64_t begun_ns)
 
 /* ---- until when it sleeps ---- */
 
-/* As long as it lasts where nobody tells. A place in the order of turns is not kept for ever. */
+/* How long a waiter sleeps where nobody tells it anything. A place in the order of turns ends. */
 static int64_t look_ms(const struct lk__entry *entry)
 {
 	int64_t most_ms = entry->client->config->look_again_ms;
@@ -90,13 +91,13 @@ static int64_t quiet_ms(const struct lk__entry *entry)
 {
 	int64_t least_ms = look_ms(entry);
 	int64_t most_ms = lk__earlier(QUIET_TIMES * least_ms, QUIET_MOST_MS);
-	if (is_fair(entry)) /* Java takes one that was silent for all of that for dead */
+	if (is_fair(entry)) /* one that is silent for all of that is dead to Redisson */
 		most_ms = lk__earlier(most_ms, entry->client->config->fair_wait_ms / 2);
 	return most_ms > least_ms ? most_ms : least_ms;
 }
 
-/* Less up to a quarter: not all clients at once. For that the clock's last digits do: a random
- * number would be a system call for each acquire. */
+/* Takes away a random part of up to a quarter, so that clients do not all look at once. The clock's
+ * last digits are random enough: a random number would be a system call for each acquire. */
 static int64_t about_ns(int64_t ms)
 {
 	int64_t most_ns = ms * LK__MS;
@@ -291,7 +292,8 @@ static struct lk__request *ask_request(const struct lk__entry *entry)
 	return lk__words_command(&words);
 }
 
-/* Another kind, or another owner, may have the key in this client: the loop looks after that. */
+/* Tells whether no other kind and no other owner of this client can have the key: where one can,
+ * the loop is told, too. */
 static bool is_alone(const struct lk__entry *entry)
 {
 	return entry->target.recipe->sharing == LK__ONE_QUEUE &&

@@ -36,7 +36,8 @@ static void hold_leave_thread(struct lk__hold *hold)
 	hold->thread_prev = NULL;
 }
 
-/* Another call of the same owner gives it up, before the caller who waited for it knows of it. */
+/* Tells the caller that waited for it, and has not learned of its grant yet, that another call of
+ * the same owner has given it up. */
 static void hold_tell_taker(const struct lk__hold *hold)
 {
 	struct lk__caller *taker = hold->owner_serial ? NULL : hold->taker;
@@ -48,7 +49,7 @@ static void hold_tell_taker(const struct lk__hold *hold)
 		taker->was = hold->entry->grant;
 }
 
-/* With the entry's mutex held: a lost hold is out of the list of lost permits. */
+/* With the entry's mutex held: takes a hold out of its client's list of lost permits. */
 static void lost_forget(struct lk__hold *hold)
 {
 	lk_client *client = hold->entry->client;
@@ -78,8 +79,8 @@ void lk__hold_free(struct lk__hold *hold)
 	free(hold);
 }
 
-/* A single server that has it no more has another's already: nothing of a promise is left to be
- * kept. */
+/* On a single server no promise is left to be kept: another may have the lock by now. The nodes of
+ * a quorum keep their parts until `promised_ns`. */
 static void release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
 {
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
@@ -117,7 +118,8 @@ void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter)
 	lk__entry_promote(entry);
 }
 
-/* A leader that was told to stop gives its place back when it has stopped. */
+/* Tells whether the number is that of a leader that was told to stop, and has not yet: it gives its
+ * place back when it has. */
 static bool still_stops(const struct lk__entry *entry, uint64_t number)
 {
 	const struct lk__hold *hold;
@@ -215,8 +217,8 @@ static void trace_hold(const struct lk__entry *entry, const char *what)
 }
 
 /* What follows from a change beyond the entry is done before the mutex is free, and needs no
- * memory: an entry has its place in the watchdog's heap, and some ready for each compensation that
- * may follow from what it has sent. */
+ * memory: an entry has its place in the watchdog's heap, and memory reserved for each compensation
+ * that may follow from what it has sent. */
 
 void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms)
 {
@@ -463,9 +465,7 @@ void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
 	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);
 }
 
-/* ---- why it is not renewed, or is over ---- */
-
-/* ---- what stands in the way ---- */
+/* ---- what stands in the way of its renewal ---- */
 
 /* Where "… of URL: reason", "URL: reason" or "place: reason" goes on. */
 static const char *behind(const char *text, const char *prefix)

@@ -25,8 +25,8 @@
 
 /* ---- making ---- */
 
-static bool red_is_over(const struct lk__red *red, lk_client *const *clients, size_t count,
-			const struct lk__recipe *kind)
+static bool red_has_clients(const struct lk__red *red, lk_client *const *clients, size_t count,
+			    const struct lk__recipe *kind)
 {
 	if (red->count != count)
 		return false;
@@ -70,8 +70,8 @@ static void red_free(struct lk__red *red)
 	free(red);
 }
 
-/* A red lock is to use it: from now on it has spares always, and stays on its connection. False
- * when out of memory. */
+/* Prepares the entry of a node for red locks: from now on it always has memory for compensations,
+ * and stays on its connection. False when out of memory. */
 static bool entry_serve_reds(struct lk__entry *entry)
 {
 	pthread_mutex_lock(&entry->mutex);
@@ -130,7 +130,7 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 		return LK_ENOMEM;
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__red *old = lk__red_of(entry);
-	bool fits = !old || red_is_over(old, clients, count, kind);
+	bool fits = !old || red_has_clients(old, clients, count, kind);
 	if (!old) {
 		pthread_mutex_lock(&entry->client->mutex);
 		entry->data = red;
@@ -312,7 +312,7 @@ struct join {
 	uint64_t number; /* and the node's */
 	int64_t lease_ms, end_ns;
 	int64_t asked_lease_ms; /* as long at least */
-	bool again;             /* the answer to the first was not to the try, or too late */
+	bool again;             /* the second question: the first came too late */
 };
 
 /* With the front's mutex held: the caller has references too. */
