@@ -119,9 +119,9 @@
  * more for renewals and one for messages while there are any. While most calls find others waiting
  * there (in all 64 more than those that do not), the client opens another in the background, up to
  * the option connections (4) to a master and 16 in all beside the first of each; what has sent
- * nothing for 30 s is closed. When more than 5 callers wait for answers of one master, for as many
+ * nothing for 30 s is closed. When more than 24 callers wait for answers of one master, for as many
  * calls, all share one connection, because full batches cost both sides less; when no more than
- * 4 do, they spread again. A thread that calls alone has one, and a threadless client too. What
+ * 16 do, they spread again. A thread that calls alone has one, and a threadless client too. What
  * belongs to a lock of one owner at a time (reentrant, spin, plain, fenced) stays in order: a try
  * comes behind a release that nobody waited for. All other kinds use the first connection.
  *

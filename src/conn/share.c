@@ -26,8 +26,8 @@
 
 #define NONE_FREE 3 /* the weight of a caller that found none free; of one that found one it is 1 */
 #define CROWD_MOST 192 /* at this difference of the sums something changes */
-#define GATHERED 5     /* others that wait for answers: one connection serves them best, */
-#define SPREAD 4       /* and fewer than so many are served better by several */
+#define GATHERED 24    /* others that wait for answers: one connection serves them best, */
+#define SPREAD 16      /* and fewer than so many are served better by several */
 #define REST_NS (30000 * LK__MS)
 #define MOMENT_MAX_NS (100 * LK__MS)
 #define REFUSED_NS (10000 * LK__MS) /* beyond its back-off, for one that could not be had */

@@ -34,7 +34,7 @@
 #define WORKERS 4 /* of all clients; the last is the only one of its client */
 #define ROUNDS 6
 #define CROWD_ROUNDS 40
-#define GUESTS 24      /* of the first client, in a throng */
+#define GUESTS 40      /* of the first client, in a throng */
 #define FIRST_GUESTS 4 /* who come before the others, and stay longer */
 #define FIRST_ROUNDS 150
 #define GUEST_ROUNDS 40

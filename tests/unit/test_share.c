@@ -271,18 +271,19 @@ static void test_many_gather_and_few_spread_again(void **state)
 {
 	(void)state;
 	add_conns();
-	assert_true(is_spread(4));
-	assert_false(is_spread(5));
-	assert_false(is_spread(4)); /* as it is */
-	assert_true(is_spread(3));
-	assert_true(is_spread(4));
+	assert_true(is_spread(16));
+	assert_true(is_spread(23));
+	assert_false(is_spread(24));
+	assert_false(is_spread(16)); /* as it is */
+	assert_true(is_spread(15));
+	assert_true(is_spread(16));
 }
 
 static void test_a_moment_changes_nothing(void **state)
 {
 	(void)state;
 	add_conns();
-	for (int i = 0; i < 12; i++)
+	for (int i = 0; i < 30; i++)
 		join();
 	for (int i = 0; i < 40; i++)
 		lk__conn_part(node.scripts[join()]);
@@ -293,7 +294,7 @@ static void test_who_gathers_takes_one_that_is_up(void **state)
 {
 	(void)state;
 	add_conns();
-	assert_false(is_spread(20));
+	assert_false(is_spread(30));
 	node.scripts[0]->state = LK__CONN_CONNECTING;
 	assert_int_equal(join(), 1);
 	node.scripts[0]->state = LK__CONN_UP;
@@ -304,7 +305,7 @@ static void test_many_open_no_more(void **state)
 {
 	(void)state;
 	bool crowded = false;
-	for (int i = 0; i < 20; i++)
+	for (int i = 0; i < 30; i++)
 		join();
 	for (int i = 0; i < 400; i++) {
 		crowded |= is_crowded();
