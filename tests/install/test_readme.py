@@ -31,10 +31,11 @@ def shell(place, environment, script: str) -> str:
                env={**environment, "PATH": f"{place}:{environment['PATH']}"}).stdout
 
 
-def test_ten_lines(place, environment, server):
+def test_twelve_lines(place, environment, server):
     said = shell(place, environment, blocks("README.md", "sh")[0])
     assert ran(place) == ["pg_dump backup", "report.sh nightly", "migrate.sh deploy",
-                          "migrate.sh release", "encode.sh encoder", "post.sh ledger", "report.sh "]
+                          "migrate.sh release", "encode.sh encoder", "post.sh ledger", "report.sh ",
+                          "report.sh web"]
     assert "import" not in said
 
 
