@@ -4,10 +4,10 @@
 --   KEYS[1]  key: the leader, a hash: owner field → 1
 --   KEYS[2]  lockkeeper_election:{key}: the record, a hash: id, term, since, host, value of
 --            the newest leader; asked; stood: which change of how the leader stands; retired: the
---            last request that all make way, and how many did
+--            last requests that all make way, and how many did, of the newest RETIRERS clients
 --   KEYS[3]  lockkeeper_candidates:{key}: those that wait, a hash, see order.lua
 --   KEYS[4]  lockkeeper_order:{key}: their order, a sorted set
---   ARGV[1]  field: the owner's; "*" and what no other request has, for all
+--   ARGV[1]  field: the owner's; "*", the client and the number of the request, for all
 --   ARGV[2] … ARGV[4]  rank: its priority; how it stands; and which change that is
 --   ARGV[5]  channel: the candidate with a field F listens on "<this>:F"
 --
@@ -18,7 +18,7 @@
 local lock, record, waiters, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local own, own_priority, own_standing, channels = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local own_version = tonumber(ARGV[4])
-local KEEP_MS = '2592000000'
+local KEEP_MS, RETIRERS = '2592000000', 8
 
 --include "time.lua" gives now
 local now_ms = math.floor(now / 1000)
@@ -72,9 +72,15 @@ if string.sub(own, 1, 1) ~= '*' then
 	end
 	return changed
 end
-local before, count = string.match(redis.call('HGET', record, 'retired') or '', '^(.*) (%d+)$')
-if before == own then
-	return tonumber(count)
+local client, number = string.match(own, '^(.*):(%d+)$')
+local retired = {}
+for id, newest, count in string.gmatch(redis.call('HGET', record, 'retired') or '',
+	'(%S+):(%d+) (%d+)') do
+	if id ~= client then
+		retired[#retired + 1] = id .. ':' .. newest .. ' ' .. count
+	elseif tonumber(newest) >= tonumber(number) then
+		return tonumber(count)
+	end
 end
 local changed = 0
 local all = redis.call('HGETALL', waiters)
@@ -83,7 +89,9 @@ for i = 1, #all, 2 do
 end
 changed = changed + leads_so(leader, LEAVING)
 if changed > 0 then
-	redis.call('HSET', record, 'retired', own .. ' ' .. changed)
+	retired[#retired + 1] = own .. ' ' .. changed
+	local first = math.max(1, #retired - RETIRERS + 1)
+	redis.call('HSET', record, 'retired', table.concat(retired, ' ', first))
 	redis.call('PEXPIRE', record, KEEP_MS)
 end
 return changed
