@@ -135,6 +135,7 @@ static void test_it_does_not_look_like_a_waiter(void **state)
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
+	lk_completion got = LK_COMPLETION_INIT;
 	uint64_t id = 0;
 	options.owner = "one";
 	(void)state;
@@ -157,7 +158,8 @@ static void test_it_does_not_look_like_a_waiter(void **state)
 			   info.waiting_clients == 1,
 		   LIMIT_MS);
 	expect(1, lk_queue_cancel(queue, id, &err));
-	lk_queue_free(queue, &err);
+	expect(1, lk_queue_take(queue, &got, 1, LIMIT_MS, &err));
+	expect(0, lk_queue_free(queue, &err));
 	stranger_releases("listened");
 	next_is(watch, LK_CHANGE_RELEASED);
 	lk_scan_free(scan);
