@@ -103,6 +103,16 @@ static bool same_text(const char *left, size_t left_size, const char *right, siz
 	return left == left_end && right == right_end;
 }
 
+/* Redis 8 writes a large score without an exponent. */
+static bool same_score(const redisReply *left, const redisReply *right)
+{
+	char *left_end, *right_end;
+	double left_score = strtod(left->str, &left_end);
+	double right_score = strtod(right->str, &right_end);
+	return left_end == left->str + left->len && right_end == right->str + right->len &&
+	       left->len > 0 && right->len > 0 && left_score == right_score;
+}
+
 static int by_text(const void *left, const void *right)
 {
 	return strcmp((*(redisReply *const *)left)->str, (*(redisReply *const *)right)->str);
@@ -142,7 +152,8 @@ static bool same(const redisReply *left, const redisReply *right)
 				return false;
 		return left->elements == right->elements;
 	default:
-		return same_text(left->str, told(left), right->str, told(right));
+		return same_text(left->str, told(left), right->str, told(right)) ||
+		       same_score(left, right);
 	}
 }
 
