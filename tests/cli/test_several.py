@@ -96,7 +96,10 @@ def test_a_list_is_a_list_on_the_command_line_too(cli, three, cut):
     urls = [server.unix_url for server in three]
     words = ["--url", ",".join(urls[:cut])]
     words += [word for url in urls[cut:] for word in ("--url", url)]
-    script = 'for path; do redis-cli -s "$path" EXISTS q; done'
+    # A majority is enough to begin: the last server may have it a moment later.
+    script = ('for path; do tries=0; until [ "$(redis-cli -s "$path" EXISTS q)" = 1 ]; do '
+              '[ $((tries += 1)) -lt 200 ] || break; sleep 0.05; done; '
+              'redis-cli -s "$path" EXISTS q; done')
     seen = cli("run", *words, "q", "sh", "-c", script, "sh", *(server.path for server in three),
                LOCKKEEPER_URL="")
     assert (seen.returncode, seen.stdout) == (0, "1\n1\n1\n"), seen.stderr
