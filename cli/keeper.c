@@ -609,8 +609,8 @@ static void exec_failed(const struct keeper *keeper)
 		message("%s -c STRING takes a line of the shell", keeper->options->command);
 }
 
-/* Those with whom it was inside a barrier are waited for, who leave as they end: the exit code
- * becomes another where that is not so, or a signal ends the wait. */
+/* Waits until the others of a barrier have left, which they do as their commands end. Returns the
+ * exit code: another than `code` where they have not, or a signal ended the wait. */
 static int others_await(struct keeper *keeper, int code)
 {
 	lk_error error = {0};

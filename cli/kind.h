@@ -19,7 +19,7 @@ struct lock_kind {
 
 extern const struct lock_kind kind_default;
 
-/* Anything that is no lock, where it stands in the way of one. */
+/* A barrier: no kind that an option chooses, but one that stands in the way of a lock. */
 extern const struct lock_kind kind_barrier;
 
 struct command;

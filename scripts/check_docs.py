@@ -134,7 +134,7 @@ def main() -> None:
     known = words_of_code(pathlib.Path(sys.argv[1]))
     for path in pages + files(".c", ".h", ".def", under=("include", "src", "cli")):
         problems += gone(path, ends)
-        if path.name != "CHANGELOG.md":  # it says which calls there are no more
+        if path.name != "CHANGELOG.md":  # that page names calls that are gone
             problems += gone_functions(path, known)
     told = files(".md", under=("docs", "cpp")) + [ROOT / "README.md", ROOT / "SECURITY.md"]
     problems += unknown(told, headers)

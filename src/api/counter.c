@@ -151,10 +151,10 @@ static int counter_change(struct counter_call *call, const struct lk__change *ch
 }
 
 /* Makes a change, and returns the code or what was answered. */
-static int counter_change_said(struct counter_call *call, const struct lk__change *change)
+static int counter_change_said(struct counter_call call, const struct lk__change *change)
 {
 	int64_t answer = 0;
-	int rc = counter_change(call, change, &answer);
+	int rc = counter_change(&call, change, &answer);
 	return rc < 0 ? rc : (int)answer;
 }
 
@@ -267,7 +267,7 @@ static int semaphore_give(struct counter_call call, int64_t permits,
 	bool says = call.counter && call.counter->permits > 0;
 	struct lk__change change = semaphore_change(permits, own.if_exists,
 						    says ? call.counter->permits - permits : 0);
-	rc = counter_change_said(&call, &change);
+	rc = counter_change_said(call, &change);
 	return rc < 0 || own.if_exists ? rc : 0;
 }
 
@@ -286,7 +286,7 @@ static int semaphore_set(struct counter_call call, int64_t permits, int64_t ttl_
 		.request = lk__semaphore_set, .count = permits, .lasts_ms = ttl_ms};
 	int rc = LK__CHECK(call.operation, call.error, {LK__PERMITS_SET, permits},
 			   {LK__TTL, ttl_ms});
-	return rc < 0 ? rc : counter_change_said(&call, &change);
+	return rc < 0 ? rc : counter_change_said(call, &change);
 }
 
 int lk_semaphore_try_set(lk_semaphore *semaphore, int64_t permits, int64_t ttl_ms, lk_error *error)
@@ -327,15 +327,12 @@ int lk_semaphore_drain(lk_semaphore *semaphore, int64_t *permits_out, lk_error *
 	return semaphore_drain(counter_call(semaphore, operation, error), permits_out);
 }
 
-static int semaphore_delete(struct counter_call call)
-{
-	static const struct lk__change change = {.request = lk__semaphore_delete};
-	return counter_change_said(&call, &change);
-}
+static const struct lk__change semaphore_deletion = {.request = lk__semaphore_delete};
 
 int lk_semaphore_delete(lk_semaphore *semaphore, lk_error *error)
 {
-	return semaphore_delete(counter_call(semaphore, "lk_semaphore_delete", error));
+	return counter_change_said(counter_call(semaphore, "lk_semaphore_delete", error),
+				   &semaphore_deletion);
 }
 
 /* ---- semaphore: asking ---- */
@@ -364,7 +361,7 @@ int lk__start_semaphore(const struct lk__start *start)
 	case LK_OP_DRAIN:
 		return semaphore_drain(call, NULL);
 	case LK_OP_DELETE:
-		return semaphore_delete(call);
+		return counter_change_said(call, &semaphore_deletion);
 	default:
 		assert(request->operation == LK_OP_COUNT);
 		return counter_get(&call, NULL);
@@ -429,15 +426,11 @@ int lk_latch_count_down(lk_latch *latch, int64_t by, int64_t *left_out, lk_error
 	return rc;
 }
 
-static int latch_delete(struct counter_call call)
-{
-	static const struct lk__change change = {.request = lk__latch_delete};
-	return counter_change_said(&call, &change);
-}
+static const struct lk__change latch_deletion = {.request = lk__latch_delete};
 
 int lk_latch_delete(lk_latch *latch, lk_error *error)
 {
-	return latch_delete(counter_call(latch, "lk_latch_delete", error));
+	return counter_change_said(counter_call(latch, "lk_latch_delete", error), &latch_deletion);
 }
 
 /* ---- latch: asking ---- */
@@ -492,7 +485,7 @@ int lk__start_latch(const struct lk__start *start)
 	case LK_OP_COUNT_DOWN:
 		return latch_down(call, request->number, NULL);
 	case LK_OP_DELETE:
-		return latch_delete(call);
+		return counter_change_said(call, &latch_deletion);
 	default:
 		assert(request->operation == LK_OP_COUNT);
 		return counter_get(&call, NULL);
@@ -751,7 +744,7 @@ int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char 
 static int permits_change(struct counter_call call, int64_t number, const char *how)
 {
 	struct lk__change change = {.request = lk__permits_set, .count = number, .how = how};
-	return counter_change_said(&call, &change);
+	return counter_change_said(call, &change);
 }
 
 static int permits_set(struct counter_call call, int64_t permits, const char *how)
@@ -786,16 +779,13 @@ int lk_permit_semaphore_add(lk_permit_semaphore *semaphore, int64_t change, lk_e
 	return permits_add(counter_call(semaphore, "lk_permit_semaphore_add", error), change);
 }
 
-static int permits_delete(struct counter_call call)
-{
-	static const struct lk__change change = {.request = lk__semaphore_delete,
-						 .of_permits = true};
-	return counter_change_said(&call, &change);
-}
+static const struct lk__change permits_deletion = {.request = lk__semaphore_delete,
+						   .of_permits = true};
 
 int lk_permit_semaphore_delete(lk_permit_semaphore *semaphore, lk_error *error)
 {
-	return permits_delete(counter_call(semaphore, "lk_permit_semaphore_delete", error));
+	return counter_change_said(counter_call(semaphore, "lk_permit_semaphore_delete", error),
+				   &permits_deletion);
 }
 
 /* ---- permits: what the server knows ---- */
@@ -939,6 +929,6 @@ int lk__start_permit_semaphore(const struct lk__start *start)
 		return permits_add(call, request->number);
 	default:
 		assert(request->operation == LK_OP_DELETE);
-		return permits_delete(call);
+		return counter_change_said(call, &permits_deletion);
 	}
 }

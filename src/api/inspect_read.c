@@ -188,7 +188,7 @@ static bool party_read(struct lk__look *look, const redisReply *field, const red
 	return true;
 }
 
-/* Reads a hash of which it has been said that some field is no owner's. */
+/* Reads a hash that is no lock, since some field of it is no owner's: 1, it is a barrier; or 0. */
 static int look_read_barrier(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *page = look->parts[LK__LOOK_VALUE];

@@ -38,7 +38,7 @@
 #define FIRST_GUESTS 4 /* who come before the others, and stay longer */
 #define FIRST_ROUNDS 150
 #define GUEST_ROUNDS 40
-#define REST_MS 45000 /* after so long a connection that nobody uses is closed */
+#define REST_MS 45000 /* the library has closed a connection that nobody uses by then */
 #define KEY "lock"
 #define URL "redis://server?" SIM_OPTIONS "&connections=%d"
 #define FREE_MS 100 /* that a lock stays free, at most, while it is waited for */

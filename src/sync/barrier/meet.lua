@@ -86,40 +86,41 @@ local function tidy()
 	end
 end
 
--- How many meet here, and all that the hash has; nil, and why not: the key is no barrier.
+-- Reads how many meet here, and a list of all that the barrier knows; or nil and an error, where
+-- the key is no barrier.
 local function read()
 	local kind = redis.call('TYPE', barrier).ok
 	local records = kind == 'hash' and redis.call('HGETALL', barrier) or {}
-	local said = kind == 'none' and '0'
+	local said, known = kind == 'none' and '0', {}
 	for i = 1, #records, 2 do
 		if records[i] == 'parties' then
 			said = string.match(records[i + 1], '^%d+$')
-		elseif not party_read(records[i], records[i + 1]) then
-			said = nil
-			break
+		else
+			known[#known + 1] = party_read(records[i], records[i + 1])
 		end
+	end
+	if said and #known < #records / 2 - 1 then -- a field that is nobody's
+		said = nil
 	end
 	if not said then
 		return nil, redis.error_reply('WRONGTYPE it is a ' .. kind .. ', not a barrier')
 	end
-	return said, records
+	return said, known
 end
 
--- All that are known, by id. One that was inside and is not heard of any more is gone. What nobody
--- needs to know any more is dropped.
-local function parties(said, records)
+-- Those that are known, by id. One that was inside and is not heard of any more is gone. What
+-- nobody needs to know any more is dropped.
+local function parties(said, known)
 	local found = {}
-	for i = 1, #records, 2 do
-		local party = party_read(records[i], records[i + 1])
-		local ends = party and party.till + (COMES[party.state] and RECORD_MS or 0)
-		if party and party.state == 'inside' and ends < now_ms then
-			write_record(party, 'left', said)
-		elseif party and ends < now_ms then
-			redis.call('HDEL', barrier, party.id)
-			party = nil
-		end
-		if party then
+	for _, party in ipairs(known) do
+		local ends = party.till + (COMES[party.state] and RECORD_MS or 0)
+		if ends >= now_ms then
 			found[party.id] = party
+		elseif party.state == 'inside' then
+			write_record(party, 'left', said)
+			found[party.id] = party
+		else
+			redis.call('HDEL', barrier, party.id)
 		end
 	end
 	return found
@@ -276,10 +277,10 @@ local function told()
 	return 1
 end
 
-local function force(said, records)
+local function force(said, known)
 	local broken = 0
 	redis.call('HDEL', barrier, '')
-	for _, party in pairs(parties(said, records)) do
+	for _, party in pairs(parties(said, known)) do
 		if not RECORDS[party.state] then
 			write_record(party, 'gone', said)
 			broken = 1
@@ -292,13 +293,13 @@ end
 if what == 'told' then
 	return told()
 end
-local said, records = read()
+local said, known = read()
 if not said then
-	return records
+	return known
 elseif what == 'release' then
 	return release(said)
 elseif what == 'force' then
-	return force(said, records)
+	return force(said, known)
 end
 local lease, deadline = tonumber(ARGV[4]), tonumber(ARGV[5])
 if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 63072000000 or not deadline
@@ -307,7 +308,7 @@ if not string.find(ARGV[4], '^%d+$') or lease < 1 or lease > 63072000000 or not 
 	return redis.error_reply('LOCKKEEPER bad lease, deadline or number of parties')
 end
 --include "late.lua"
-local all = parties(said, records)
+local all = parties(said, known)
 if what == 'leave' then
 	return leave(said, all, lease, deadline)
 end

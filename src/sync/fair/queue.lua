@@ -438,7 +438,7 @@ end
 local function release()
 	if not released then
 		local _, wait = asked_by(own)
-		local first = redis.call('LINDEX', queue, 0) == own
+		local first = redis.call('LINDEX', queue, '0') == own
 		local waited = queue_leave(own, wait or 0)
 		if type(dropped) == 'table' then -- the key is something else
 			return dropped
@@ -450,7 +450,7 @@ local function release()
 		end
 		if redis.call('EXISTS', lock) == 1 then
 			-- The next one is to learn that it is the first: that one watches the key.
-			local next = first and redis.call('LINDEX', queue, 0)
+			local next = first and redis.call('LINDEX', queue, '0')
 			if next and asked_by(next) then
 				tell_to_look(next)
 			end
