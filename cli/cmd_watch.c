@@ -265,9 +265,10 @@ int cmd_watch(const struct command *command, int argc, char **argv)
 	if (result)
 		return -1 - result;
 	int code = 0;
-	if (!operands_split(&session, argc, argv, end, &state) ||
-	    (session.argc == 0 && state.prefix_count == 0))
-		code = usage_error(command, "wanted: %s", command->operands);
+	if (!operands_split(&session, argc, argv, end, &state))
+		code = usage_error(command, "COMMAND is missing");
+	else if (session.argc == 0 && state.prefix_count == 0)
+		code = usage_error(command, "NAME is missing, and so is --prefix");
 	if (code == 0)
 		code = session_open(&session);
 	if (code == 0)

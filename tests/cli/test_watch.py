@@ -50,6 +50,14 @@ def test_until(cli, server, wanted, held, code):
     server.call("FLUSHALL")
 
 
+@pytest.mark.parametrize("words, missing", [
+    ([], "NAME is missing, and so is --prefix"), (["--"], "NAME is missing"),
+    (["job", "--"], "COMMAND is missing"), (["--prefix", "p", "--"], "COMMAND is missing")])
+def test_what_is_missing_is_named(cli, words, missing):
+    result = cli("watch", *words)
+    assert (result.returncode, missing in result.stderr) == (125, True)
+
+
 def test_it_ends_when_nobody_reads(cli, server):
     process = cli.start("watch", "job")
     assert "free" in process.stdout.readline()
