@@ -30,7 +30,7 @@
  *   reader. A threadless client has none of them (loop.h).
  * - A client takes one thread-specific key, of which a process has 1,024 (PTHREAD_KEYS_MAX), and
  *   four descriptors; up to ten once it is used, and two for each connection more that it opens for
- *   several threads (CONNECTIONS in config.h). When keys or descriptors run out, the call fails
+ *   several threads (docs/deployments.md). When keys or descriptors run out, the call fails
  *   with LK_ESYSTEM.
  * - A call takes at most 32 kB of the calling thread's stack; a call on a multi lock, 64 kB.
  * - Blocking calls do their I/O in the calling thread. Thread cancellation is disabled inside

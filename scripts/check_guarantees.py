@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""docs/guarantees.md and the public headers agree: what a line quotes stands in the comment that it
-names, the test that it names exists, and each public function and each paragraph of a header that
-opens with capitals has a line. The table of failures has a verdict for each deployment, and a test
+"""docs/guarantees.md agrees with the public headers, and with docs/deployments.md: what a line
+quotes stands in the comment or below the heading that it names, the test that it names exists, and
+each public function, each paragraph of a header that opens with capitals and each heading has a
+line. The table of failures has a verdict for each deployment, and a test
 in each line. Nothing on the page is said twice. The tests that docs/metrics.md and tests/README.md
 name exist, too.
 usage: check_guarantees.py BUILD
@@ -13,8 +14,11 @@ import re
 from tree import ROOT, files, finish
 
 PAGE = ROOT / "docs" / "guarantees.md"
+PROMISING = ROOT / "docs" / "deployments.md"
 OTHER_PAGES = ("docs/metrics.md", "tests/README.md")
 COMMENT = re.compile(r"/\*(?! SPDX-)(.*?)\*/", re.DOTALL)
+HEADING = re.compile(r"^##+ (.*)$", re.MULTILINE)
+MARKUP = re.compile(r"\[([^\]]*)\]\([^)]*\)|`|\*\*")
 FUNCTION = re.compile(r"\s*(?:LK_API|static inline)\b[^;(]*?\b(lk_\w+)\s*\(")
 TITLE = re.compile(r"(?:A |(?!NULL)[A-Z][A-Z'-]{2,}\b)(?:,? ?(?:A(?= )|[A-Z][A-Z'-]+)\b)*")
 ROW = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| `([^|:`]+): (\w*)` \|$", re.MULTILINE)
@@ -51,20 +55,27 @@ def promises(header: str) -> dict[str, str]:
     return found
 
 
+def below_headings(page: str) -> dict[str, str]:
+    """By heading: the text below it, without marks."""
+    _, *parts = HEADING.split(page)
+    return {title: " ".join(MARKUP.sub(r"\1", text).split())
+            for title, text in zip(parts[::2], parts[1::2])}
+
+
 def has_test(place: str, test: str) -> bool:
     paths = [ROOT / "tests" / f"{place}{suffix}" for suffix in (".c", ".py")]
     return any(path.is_file() and re.search(rf"\b{test}\b", path.read_text()) for path in paths)
 
 
-def compare(header: str, told: dict[str, str], rows: list[tuple[str, ...]]) -> list[str]:
+def compare(source: str, told: dict[str, str], rows: list[tuple[str, ...]]) -> list[str]:
     problems = []
     for where, promise, place, test in rows:
         if " ".join(promise.split()) not in told.get(where, ""):
-            problems.append(f"{header}: {where} does not say: {promise}")
+            problems.append(f"{source}: {where} does not say: {promise}")
         if not test or not has_test(place, test):
-            problems.append(f"{header}: {where}: tests/{place} has no {test}")
+            problems.append(f"{source}: {where}: tests/{place} has no {test}")
     missing = sorted(set(told) - {row[0] for row in rows})
-    return problems + [f"{header}: nothing of {where} is in docs/guarantees.md"
+    return problems + [f"{source}: nothing of {where} is in docs/guarantees.md"
                        for where in missing]
 
 
@@ -115,11 +126,14 @@ def main() -> None:
     failing, problems = failures(sections.pop("Failures and deployments", ""))
     problems += doubled(page) + of_other_pages()
     count = failing
-    for path in files(".h", under=("include/lockkeeper",)):
-        rows = ROW.findall(sections.pop(path.name, ""))
-        problems += compare(path.name, promises(path.read_text()), rows)
+    told = {path.name: promises(path.read_text())
+            for path in files(".h", under=("include/lockkeeper",))}
+    told[PROMISING.name] = below_headings(PROMISING.read_text())
+    for source, texts in told.items():
+        rows = ROW.findall(sections.pop(source, ""))
+        problems += compare(source, texts, rows)
         count += len(rows)
-    problems += [f"docs/guarantees.md: there is no header {name}" for name in sections]
+    problems += [f"docs/guarantees.md: nothing is promised by {name}" for name in sections]
     lines = len(re.findall(r"^\| (?!where \||failure \|)", page, re.MULTILINE))
     if lines != count:
         problems.append(f"docs/guarantees.md: {lines - count} lines of tables are not understood")

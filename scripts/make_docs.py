@@ -47,8 +47,8 @@ master. Use fence tokens or a quorum of independent servers if you cannot accept
 | `redis-cluster://[user:password@]host[:6379],…` | a cluster, by some of its nodes |
 
 `rediss` speaks TLS; `valkey` and `valkeys` are other names of `redis` and `rediss`. A URL lists up
-to 16 addresses. `config.h` says how the master is found. Several URLs, separated by commas, are
-a quorum (`lockkeeper run`).
+to 16 addresses; [deployments.md](deployments.md#how-the-master-is-found) says how the master is
+found. Several URLs, separated by commas, are a quorum (`lockkeeper run`).
 
 A user of the servers needs [these rights](acl/locks.acl), and these for what it uses:
 

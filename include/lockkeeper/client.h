@@ -66,7 +66,7 @@ LK_API const char *lk_client_node(const lk_client *client);
  * Closes a client: wakes its waiters, whose calls fail with LK_ECLOSED, or with LK_EMAYBEHELD if
  * they have a try that is unanswered, or is just being given back; waits until the server has
  * answered every release, and until everything that may be held without a holder is released, also
- * where replicas must have that (FAILOVER in <lockkeeper/config.h>); then closes the connections.
+ * where replicas must have that (docs/deployments.md); then closes the connections.
  * `how`: LK_CLOSE_…, above. Later calls fail with LK_ECLOSED. Blocks for little more than the
  * command limit at most. A silence is waited for once: a server that calls of this client, or other
  * closes, have waited for has the rest of that limit alone, and 200 ms. A further call of this

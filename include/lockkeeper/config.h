@@ -25,155 +25,17 @@
  * names, passwords and their files are not allowed there). The last setting of an option wins.
  * A URL does not change options that it does not name.
  *
- * FAILOVER of redis-replicas://, redis-sentinel:// and redis-cluster:// (since 0.2). Redis
- * replicates after it has answered, so a new master may lack the last grants. Therefore the library
- * waits for the replicas (WAIT). A grant, a renewal, an extension and a change of a count succeed
- * only when every live replica has them: every one that the list, the sentinels or the cluster show
- * alive, connected to the master or not. If too few have it within a third of the command limit,
- * the call fails with LK_ENOTDURABLE (error.h): a grant is given back, a deadline stays as it was.
- * Waits try again within their limits. A limit that ends before they have it ends the call with the
- * same error, which names those that were asked, and the master is asked to release it at once.
+ * FAILOVERS. With redis-replicas://, redis-sentinel:// and redis-cluster:// the client follows a
+ * master through failovers. A new master may lack the last grants, since Redis replicates after it
+ * has answered. So a grant, a renewal, an extension and a change of a count succeed only when every
+ * live replica has them, or as many as the option replica_acks says; else the call fails with
+ * LK_ENOTDURABLE within a third of the command limit: a grant is given back, a deadline stays as it
+ * was. A failover loses a lock only if all replicas that have it are down: the library tells the
+ * holder that its lock is lost when it knows the new master.
  *
- * What is given back must not come back with a failover. A release returns when the master has
- * answered; the client keeps it until the same replicas have it too, and repeats it, at whichever
- * server is the master then, as long as its lease lasts. lk_client_close() waits for that, and says
- * LK_EMAYBEHELD if it is not so within the command limit. A process that dies before leaves the
- * lock to its lease; so does a close behind a grant that was given back because too few had it,
- * once the master has released it. For a count, which has no lease, it waits for the replicas. A
- * call that frees what another has, or several permits, or that deletes a count, cannot be
- * repeated: it returns when the replicas have it, else with LK_ENOTDURABLE.
- *
- * A replica that does not answer counts for a while, and no lock is granted in that time. With
- * sentinels it counts until they call it down, or have not heard of it for 2.5 s; if it is listed,
- * for a second; in a cluster, until it is marked as failed (cluster-node-timeout). It counts on
- * while half of the known sentinels or fewer answer: the others may be where it is, and make it the
- * master. A former master counts as soon as the new one has it connected. So does a replica that
- * the master has connected, and that the sentinels or the cluster do not report yet (not with a
- * list): it counts from its first acknowledgement until 5 s after its last one. A silent replica of
- * that kind delays one call, by a third of the command limit. A master that had no replica is asked
- * once a second whether it has one now.
- *
- * List all replicas: one that is not listed may have a grant, and counts for none that is.
- *
- * A new replica that gets its first copy of the data counts as soon as the master has it connected,
- * if the sentinels show another that they would promote before it (by its priority, and by what it
- * has). If they show no other, or if it is listed, it counts at once: no lock is granted until it
- * has its copy.
- *
- * The option replica_acks names a number of replicas instead, which then counts for single servers
- * too. With fewer than there are, a failover can lose the last grants, and two owners are possible:
- * the replica that has a grant may not be the one that is promoted.
- *
- * With all replicas alive no failover loses a lock. A failover can lose one when all replicas that
- * have it are down, and one that was down or cut off becomes the master. The library tells a holder
- * that its lock is lost as soon as it knows the new master and finds that the lock is not there. If
- * you cannot accept that, use fence tokens (fenced_lock.h), or a red lock (red_lock.h) over several
- * such masters, clusters or independent servers.
- *
- * With a list, a client that reaches the old master alone goes on with it. If another server is
- * made the master meanwhile, there can be two owners, so stop the old master first. A number in
- * replica_acks keeps it from going on alone.
- *
- * The client asks the listed servers for their ROLE, or the sentinels for the master's address: at
- * a connect, unless it asked within the last 100 ms; once a second; and when a sentinel announces
- * something. Of the listed servers it believes the one that says it is the master; if two do,
- * neither. Of sentinels it believes more than half of all that it knows or, if not all answer, more
- * than half of those that do; it learns of sentinels that are not listed, and where a sentinel is
- * that has started again at another address. It verifies the master's ROLE before it writes
- * anything, so the user needs the right to that command.
- *
- * When another server becomes the master, the client leaves the old one, whatever that still
- * answers, and verifies all holds at the new one. Waits go on there within their limits. A server
- * that has become a replica refuses (READONLY), and the call goes on at the master. One more thread
- * looks for the master, from the first connect to the end of the client; a threadless client does
- * so in lk_client_process() (loop.h). The URL's user and password are for the servers; sentinels
- * have options of their own.
- *
- * CLUSTER (since 0.2). A name's slot decides which master has its lock. All that belongs to a lock
- * is in one slot; a multi lock may have parts in several. The client asks up to seven nodes for the
- * map of the slots (CLUSTER SLOTS), when it connects and once a second. It believes more than half
- * of all or, if not all answer, more than half of those that do. It follows nodes that start again
- * at other addresses, until none of those in the URL is left; names in the URL are looked up for
- * each connection. When a server says that another has the slot (MOVED, ASK), the client follows at
- * once. Each master has connections of its own: a master that is down delays no lock of another.
- *
- * While a slot is moved key by key, the server refuses a script with several keys (TRYAGAIN) until
- * its keys are together. Acquires then wait and try again; a release tries again until the lease
- * ends, and a change of a count within the command limit; after that it fails with LK_EUNAVAILABLE
- * or LK_EUNREACHABLE, and has changed nothing. A fair lock's release can fail halfway there: it
- * returns LK_EMAYBEHELD, the lock is free, and the next in the queue gets it when the slot has
- * moved. So can the release of one of several readers: it returns LK_EMAYBEHELD, its share is given
- * up, and the lock stays with the others, for as long as the longest lease up to then.
- *
- * Messages are ordinary publications, which every node of the cluster hears. With the option
- * messages=sharded (Redis 7 and later) only the slot's own shard hears them. That is Redisson's
- * default in a cluster (shardedSubscriptionMode). A client that listens to one kind is not woken by
- * a client that publishes the other: its waiter looks again when the lease ends. Locks exclude each
- * other all the same. A client with messages=both publishes both kinds and listens to both: it
- * wakes, and is woken by, clients that use either kind. So a fleet changes over without a stop:
- * first set every client to both, then every client to sharded. While it is both, each release
- * costs the server one more publication, and a waiter hears the releases of such clients twice.
- * Without a cluster, sharded and both are refused (LK_EINVAL).
- *
- * CONNECTIONS (since 0.2). The threads of a client share one connection to each master, and one
- * more for renewals and one for messages while there are any. While most calls find others waiting
- * there (in all 64 more than those that do not), the client opens another in the background, up to
- * the option connections (4) to a master and 16 in all beside the first of each; what has sent
- * nothing for 30 s is closed. When more than 24 callers wait for answers of one master, for as many
- * calls, all share one connection, because full batches cost both sides less; when no more than
- * 16 do, they spread again. A thread that calls alone has one, and a threadless client too. What
- * belongs to a lock of one owner at a time (reentrant, spin, plain, fenced) stays in order: a try
- * comes behind a release that nobody waited for. All other kinds use the first connection.
- *
- * A connection that has said nothing for a third of the time for an answer is doubted: for a
- * renewal that is the time before LK_EVENT_AT_RISK, for a release what is left of the lease, for
- * any call the command limit at most. No silence is doubted before 50 ms. The client makes another.
- * If that one is greeted, and the first is still silent, as where a firewall has forgotten it, the
- * first is given up, its requests are sent again, and so are the subscriptions of one that was idle
- * meanwhile. A handshake is doubted in the same way, within the connect limit; it keeps that limit
- * beside the second attempt.
- *
- * ADDRESSES (since 0.2). Servers behind a NAT, a tunnel or published ports of containers name each
- * other by addresses that the client may not reach. The option address_map says where to connect to
- * instead: host:port=host:port, or host=host for every port, with commas between. It holds for the
- * addresses of the URL, of sentinels and of the map of a cluster. Messages name both. Certificates
- * are verified by the name that the servers use, not by the one on the right.
- *
- * A master must know its replicas by the addresses at which a cluster or the sentinels name them;
- * otherwise nobody knows whether they have a grant, and it fails with LK_ENOTDURABLE, which names
- * both. Where cluster-announce-ip or -port is set, set replica-announce-ip and -port to the same. A
- * cluster may announce host names: it tells the addresses as well.
- *
- * TLS NAMES (since 0.2). The certificate of each server must have the name or the address under
- * which the client got to know it: from the URL, the sentinels, or the map of the cluster. A node
- * of a cluster that is known by its address may also have the host name of any seed, that is of a
- * server that the URL lists. So one certificate for all nodes, with the name that the URL has, is
- * enough.
- *
- * Where neither fits, as with sentinels that tell addresses, set tls_server_name: all servers of
- * the URL, sentinels too, are then verified by that name alone, also behind a redirect or a
- * failover. Or let servers and sentinels announce their host names (cluster-announce-hostname with
- * cluster-preferred-endpoint-type hostname; sentinel announce-hostnames).
- *
- * TLS CERTIFICATES (since 0.2). Those to trust are the system's, or else all that tls_ca_file,
- * tls_ca_dir and tls_ca_data name together. The key of a client's certificate may be locked by a
- * password: tls_key_password, or the first line of tls_key_password_file. With tls_verify=authority
- * the names above do not count; with off no certificate is verified, and whoever is on the way to
- * the server can read and change all that goes there, the password too. The doctor and the
- * command's -v say so.
- *
- * DISKS (since 0.2). A server that crashes with its machine forgets what was not on its disk. With
- * the option fsync_acks=local a grant, a renewal, an extension and a change of a count succeed only
- * when the master's append-only file has them on disk (WAITAOF). With fsync_acks=replicas the files
- * of the replicas that replica_acks means must have them too. This is so on a single server as
- * well. If too few disks have it in time, the call fails with LK_ENOTDURABLE. A server that cannot
- * tell is refused when the client connects, before anything is written: without WAITAOF (Redis
- * before 7.2) or without the right to it, with LK_EDENIED; with appendonly off, with LK_EREFUSED.
- *
- * With appendfsync always such a call takes as long as the disks do. With everysec it takes up to a
- * second, or up to two where replicas must have it. With no, it fails. Other commands of the
- * connection wait meanwhile, so command_timeout_ms counts as at least 6000, with replicas as at
- * least 9000. Valkey 8.1 to 9.1 answer too early, except with appendfsync always.
+ * docs/deployments.md, for operators, says which replicas count and how the master is found, what a
+ * cluster does while a slot moves, how many connections a client has and what a silent one means,
+ * and what the options address_map, messages, connections, tls_… and fsync_acks are for.
  *
  * Only one thread at a time may use a configuration. Its calls do no I/O, except to read the file
  * that password_file, sentinel_password_file or tls_key_password_file names.

@@ -24,7 +24,7 @@
 #define LK_EVENT_LEADING 4     /* the candidate leads */
 #define LK_EVENT_STOP 5        /* it does not lead any more: stop the work */
 #define LK_EVENT_NOT_LEADING 6 /* its term is over, or it does not stand any more */
-/* A hold that hears_asks has this: ASKING in <lockkeeper/lock.h>. */
+/* A hold that hears_asks has this: see lk_lock_ask(). */
 #define LK_EVENT_ASKED 7 /* somebody asks for the lock; a leader's client is being drained */
 
 #define LK_EVENT_NAME_SIZE 256

@@ -55,58 +55,6 @@
  * client that has waited longest; one that gives up then passes its turn on. A newcomer may take a
  * free lock before it. docs/kinds.md says for which kinds, and what Java's waiters do.
  *
- * KEPT AFTER THE RELEASE. With `keep_ms` in its options the last release gives the lock up, and
- * keeps it from everybody for so long, this owner and this client included. So a job that several
- * hosts start at about the same time runs once, even if the first is through before the clock of
- * the second says that it is time. Nothing renews the lock then, and no process is needed. The time
- * counts from when the server does it; it may be shorter or longer than what is left of the lease.
- * In Redis the lock stays under a field that is nobody's, "<uuid>:kept:<number>" (a plain lock
- * under such a token). Nobody re-enters it, not even the owner that released it, who waits as for
- * another's lock and then gets a grant and a fence token of its own. Those who wait are woken once,
- * see until when it is kept, and sleep until then. A release that is not the last is as without it.
- * Of a multi lock all parts are kept, of a red lock a majority of the nodes. A read lock that is
- * kept keeps out writers, not readers; a write lock of an owner that also reads lasts at least as
- * long as its read lock. Success says that the lock is kept. With LK_EMAYBEHELD nobody knows: it
- * may be free sooner, and may stay for the longer of its lease and `keep_ms`.
- * lk_lock_force_release() frees it. Permits have no such release:
- * lk_permit_semaphore_update_lease() sets when one ends.
- *
- * HAND-OVER. A hold can go on in another client, also of another process, without a moment in
- * which the lock is free. The giver exports its wire field (lk_lock_export()) and abandons the
- * hold: with `abandon` in its options a release ends all that this client does for it, and leaves
- * the lock as it is, to who adopts it or to the end of its lease. The taker names that field in
- * `field` of its acquire options. In one script the server finds the lock held under it and gives
- * it to the taker, under a new field, with the taker's lease, and a new fence token if the kind
- * has one. From then on the old field holds nothing: an adoption succeeds once. The taker's hold
- * is like any other; its options say whether it is renewed. So who renews a hold is at no time
- * more than one: a giver that has not abandoned it is told of its loss (LK_EVENT_LOST) by its next
- * renewal at the latest, and what it does until then may overlap with the taker's work. Not for
- * fair, read/write, multi and red locks (LK_EINVAL), and permits have ids instead. If the giver's
- * acquire was sent again after a lost connection, its first copy may come behind all that: it is
- * refused while the lock is held, but if the taker has released it, the copy takes it under the
- * giver's field, for one lease, without a holder that knows of it. No copy runs later than the
- * command limit after its acquire, by the server's clock.
- *
- * NOTES. With `note` in its options a hold says why it is held, to whoever looks (lk_scan_owner())
- * and to those who are refused: at most LK_NOTE_SIZE_MAX bytes of UTF-8 without control characters,
- * or "" for none; else LK_EINVAL. It prevails over the client's option `note` for this hold, and a
- * re-entry does not change it. It stands in the record of the client (option client_record), which
- * is written anew behind the grant, so it costs a command; it is found by the holder's field, so it
- * goes with the grant. The record shows the notes of the 64 newest holds that have one. Everybody
- * who may read the server's keys can read it: put no secrets in it. A red lock has a field of its
- * own on each node: only the option of its clients says why it is held, and `note` is refused.
- *
- * ASKING. lk_lock_ask() asks whoever holds a lock to give it up. A hold with `hears_asks` is told
- * by LK_EVENT_ASKED, once for each request, with the asker's reason, and its program decides:
- * nothing happens by itself. A newer request takes the place of one that was not told yet. It
- * listens on a channel, and looks for a request with each renewal: so one whose message was lost is
- * told a third of the lease later at the latest. A request counts for the grant that it was made
- * to, for 60 s. In Redis, for as long: "lockkeeper_ask:{<name>}", a string; the channel has the
- * same name. A user without the right to them has the lock, and hears nothing. Red locks and
- * permits cannot be asked for, and LK_EINVAL says so: a request names the holder by its field, of
- * which a red lock has another on each node; and a caller that wants one of several permits cannot
- * say whose.
- *
  * OTHER KINDS. Fair, fenced and spin locks of the same name use the same hash: they exclude this
  * lock, and it excludes them. Not all of them wake each other. A release of this lock wakes waiters
  * of fenced locks, but not waiters of fair locks; a release of a fair or spin lock does not wake
@@ -143,10 +91,10 @@ typedef struct lk_acquire_options {
 	const char *owner;   /* NULL: the calling thread; else an owner's name, copied */
 	lk_cancel *cancel;   /* NULL: the call cannot be cancelled */
 	uint64_t tag;        /* returned in events about this hold */
-	const char *note;    /* NULL, or why the lock is held, copied: see NOTES above */
-	int hears_asks;      /* 1: the owner is told when somebody asks for the lock: see ASKING */
+	const char *note;    /* NULL, or why the lock is held, copied; see lk_lock_acquire() */
+	int hears_asks;      /* 1: the owner is told of requests for the lock; see lk_lock_ask() */
 	int renew;           /* 1: the watchdog renews lease_ms, too; 0: only its own lease */
-	const char *field;   /* NULL, or the wire field that is taken over: see HAND-OVER above */
+	const char *field;   /* NULL, or the wire field that is taken over; see lk_lock_export() */
 } lk_acquire_options;
 
 #define LK_ACQUIRE_OPTIONS_INIT                                                                    \
@@ -159,9 +107,9 @@ typedef struct lk_release_options {
 	const char *owner; /* NULL: the calling thread; else an owner's name */
 	int no_wait;       /* 1: send the release and return at once; see lk_lock_release() */
 	int64_t keep_ms; /* 0: the last release frees the lock; else it keeps the lock from all for
-			      so long (at most LK_LEASE_MAX_MS); see KEPT above */
+			      so long (at most LK_LEASE_MAX_MS); see lk_lock_release() */
 	const char *field; /* NULL: the owner's hold; else whatever is held under this wire field */
-	int abandon; /* 1: the hold is forgotten, and the lock not freed: see HAND-OVER above */
+	int abandon; /* 1: the hold is forgotten, and the lock not freed; see lk_lock_export() */
 } lk_release_options;
 
 #define LK_RELEASE_OPTIONS_INIT                                                                    \
@@ -249,12 +197,21 @@ LK_API lk_lock *lk_lock_free(lk_lock *lock);
  * trip, at most for the connect and command limits.
  *
  * With `field` the call takes over what is held under that wire field, and nothing else: see
- * HAND-OVER above. `wait_ms` must be 0 then, and `cancel` NULL. It waits in no queue, and blocks
- * for one round trip, at most for the command limit. Errors: LK_ENOTOWNER (nothing is held under
- * it), LK_EBUSY (an owner of this client has the lock: it has to abandon it first), LK_ELOST (the
- * server gave up the field and then refused to give the lock, for want of memory or of a right),
- * and LK_EMAYBEHELD or LK_ENOTDURABLE, after which the lock is held under the old field, or is
- * freed in the background.
+ * HAND-OVER at lk_lock_export(). `wait_ms` must be 0 then, and `cancel` NULL. It waits in no queue,
+ * and blocks for one round trip, at most for the command limit. Errors: LK_ENOTOWNER (nothing is
+ * held under it), LK_EBUSY (an owner of this client has the lock: it has to abandon it first),
+ * LK_ELOST (the server gave up the field and then refused to give the lock, for want of memory or
+ * of a right), and LK_EMAYBEHELD or LK_ENOTDURABLE, after which the lock is held under the old
+ * field, or is freed in the background.
+ *
+ * NOTES. With `note` a hold says why it is held, to whoever looks (lk_scan_owner()) and to those
+ * who are refused: at most LK_NOTE_SIZE_MAX bytes of UTF-8 without control characters, or "" for
+ * none; else LK_EINVAL. It prevails over the client's option `note` for this hold, and a re-entry
+ * does not change it. It stands in the record of the client (option client_record), which is
+ * written anew behind the grant, so it costs a command; it is found by the holder's field, so it
+ * goes with the grant. The record shows the notes of the 64 newest holds that have one. Everybody
+ * who may read the server's keys can read it: put no secrets in it. A red lock has a field of its
+ * own on each node: only the option of its clients says why it is held, and `note` is refused.
  *
  * Errors: LK_EBUSY, LK_ETIMEDOUT, LK_ECANCELLED, LK_ELOST (this owner lost an earlier hold and has
  * not released it yet), LK_EMAYBEHELD, LK_EWRONGTYPE, LK_ELIMIT (waiters), LK_EINVAL, LK_ECLOSED,
@@ -274,8 +231,8 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
 /*
  * Releases one hold of the owner; the last release frees the lock (RLock.unlock). Blocks until the
  * server answers, at most until the lease ends. The release of a hold that is not the last is a
- * memory write. What replicas lack of it by then is repeated in the background: see FAILOVER in
- * <lockkeeper/config.h>.
+ * memory write. What replicas lack of it by then is repeated in the background: see
+ * docs/deployments.md.
  *
  * With `no_wait` the call sends the command and returns. The next call or the library's thread
  * reads the answer, within 10 ms, and the command is sent again after a lost connection. A caller
@@ -283,15 +240,28 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * most `release_queue` such releases are outstanding; beyond that the call waits. lk_client_close()
  * waits for all of them.
  *
- * With `keep_ms` the last release keeps the lock from everybody for so long: see KEPT AFTER THE
- * RELEASE above. The call waits until the replicas that must acknowledge grants have acknowledged
- * that, too. `no_wait` must be 0 then.
+ * KEPT AFTER THE RELEASE. With `keep_ms` the last release gives the lock up, and keeps it from
+ * everybody for so long, this owner and this client included. So a job that several hosts start at
+ * about the same time runs once, even if the first is through before the clock of the second says
+ * that it is time. Nothing renews the lock then, and no process is needed. The time counts from
+ * when the server does it; it may be shorter or longer than what is left of the lease. In Redis the
+ * lock stays under a field that is nobody's, "<uuid>:kept:<number>" (a plain lock under such a
+ * token). Nobody re-enters it, not even the owner that released it, who waits as for another's lock
+ * and then gets a grant and a fence token of its own. Those who wait are woken once, see until when
+ * it is kept, and sleep until then. A release that is not the last is as without it. Of a multi
+ * lock all parts are kept, of a red lock a majority of the nodes. A read lock that is kept keeps
+ * out writers, not readers; a write lock of an owner that also reads lasts at least as long as its
+ * read lock. Success says that the lock is kept. With LK_EMAYBEHELD nobody knows: it may be free
+ * sooner, and may stay for the longer of its lease and `keep_ms`. lk_lock_force_release() frees it.
+ * Permits have no such release: lk_permit_semaphore_update_lease() sets when one ends. The call
+ * waits until the replicas that must acknowledge grants have acknowledged that, too. `no_wait` must
+ * be 0 then.
  *
  * With `abandon` the last release forgets the hold and sends nothing: the lock stays for what is
- * left of its lease (lk_lock_remaining_ms(), or longer if a renewal is under way), unless who
- * knows its field adopts, extends or releases it: see HAND-OVER above. A memory write, also for a
- * client without threads. The other options but `owner` must be 0 then. A release that is not the
- * last, or of a lost hold, is as without it. Not for multi and red locks (LK_EINVAL).
+ * left of its lease (lk_lock_remaining_ms(), or longer if a renewal is under way), unless who knows
+ * its field adopts, extends or releases it: see HAND-OVER at lk_lock_export(). A memory write, also
+ * for a client without threads. The other options but `owner` must be 0 then. A release that is not
+ * the last, or of a lost hold, is as without it. Not for multi and red locks (LK_EINVAL).
  *
  * With `field` the call frees the lock if it is held under that wire field, whoever that is
  * (RLock.unlockAsync(threadId)). Safe to repeat. Blocks as lk_lock_force_release(). The other
@@ -317,6 +287,16 @@ LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_
  * multi lock the parts are asked in turn, and the numbers added. Blocks for one round trip, at
  * most for the command limit. Errors: LK_EINVAL (a bad reason, a red lock), LK_EWRONGTYPE (the
  * key is not a lock) and those of lk_client_ping(). Since 0.2.
+ *
+ * ASKING. A hold with `hears_asks` is told by LK_EVENT_ASKED, once for each request, with the
+ * asker's reason, and its program decides: nothing happens by itself. A newer request takes the
+ * place of one that was not told yet. It listens on a channel, and looks for a request with each
+ * renewal: so one whose message was lost is told a third of the lease later at the latest. A
+ * request counts for the grant that it was made to, for 60 s. In Redis, for as long:
+ * "lockkeeper_ask:{<name>}", a string; the channel has the same name. A user without the right to
+ * them has the lock, and hears nothing. Red locks and permits cannot be asked for, and LK_EINVAL
+ * says so: a request names the holder by its field, of which a red lock has another on each node;
+ * and a caller that wants one of several permits cannot say whose.
  */
 LK_API int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listeners_out,
 		       lk_error *error);
@@ -407,8 +387,24 @@ LK_API int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *e
 /*
  * Writes the wire field of the hold of `owner` (NULL: the calling thread), with a NUL, so that
  * another process can release, extend or adopt the lock. This client keeps the hold and goes on
- * renewing it until the hold is abandoned: see HAND-OVER above. A memory read.
- * Errors: LK_EINVAL (size < LK_FIELD_SIZE, …) and otherwise as lk_lock_remaining_ms(). Since 0.2.
+ * renewing it until the hold is abandoned. A memory read. Errors: LK_EINVAL (size < LK_FIELD_SIZE,
+ * …) and otherwise as lk_lock_remaining_ms(). Since 0.2.
+ *
+ * HAND-OVER. A hold can go on in another client, also of another process, without a moment in
+ * which the lock is free. The giver exports its wire field (lk_lock_export()) and abandons the
+ * hold: with `abandon` in its options a release ends all that this client does for it, and leaves
+ * the lock as it is, to who adopts it or to the end of its lease. The taker names that field in
+ * `field` of its acquire options. In one script the server finds the lock held under it and gives
+ * it to the taker, under a new field, with the taker's lease, and a new fence token if the kind
+ * has one. From then on the old field holds nothing: an adoption succeeds once. The taker's hold
+ * is like any other; its options say whether it is renewed. So who renews a hold is at no time
+ * more than one: a giver that has not abandoned it is told of its loss (LK_EVENT_LOST) by its next
+ * renewal at the latest, and what it does until then may overlap with the taker's work. Not for
+ * fair, read/write, multi and red locks (LK_EINVAL), and permits have ids instead. If the giver's
+ * acquire was sent again after a lost connection, its first copy may come behind all that: it is
+ * refused while the lock is held, but if the taker has released it, the copy takes it under the
+ * giver's field, for one lease, without a holder that knows of it. No copy runs later than the
+ * command limit after its acquire, by the server's clock.
  */
 LK_API int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size,
 			  lk_error *error);
