@@ -18,6 +18,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+import sessions
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Whoever started us may ignore signals (nohup, a job in the background), and all that we start
 # would too: the tests of signals count on none that is.
@@ -70,7 +72,7 @@ def run(argv: list[str], log: pathlib.Path, environment: dict[str, str] | None =
         limit_s: float = 3600, show: bool = False) -> int:
     """Runs a command in the root folder; its status, or 124 when it ran out of time.
 
-    The whole process group is killed then. `show` copies the output to the terminal as it comes.
+    All of its session is killed then. `show` copies the output to the terminal as it comes.
     """
     with open(log, "wb") as out:
         process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **(environment or {})},
@@ -85,7 +87,8 @@ def run(argv: list[str], log: pathlib.Path, environment: dict[str, str] | None =
             out.write(f"\nstopped after {limit_s:.0f} s\n".encode())
             return OUT_OF_TIME
         finally:
-            stop_group(process)
+            sessions.end(process.pid)  # nothing that a test left behind may outlive it
+            process.wait()
 
 
 def follow(process: subprocess.Popen, out, end: float) -> None:
@@ -100,15 +103,6 @@ def follow(process: subprocess.Popen, out, end: float) -> None:
             raise subprocess.TimeoutExpired(process.args, 0)
         else:
             time.sleep(0.05)
-
-
-def stop_group(process: subprocess.Popen) -> None:
-    """Nothing that a test left behind may outlive it."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
 
 
 def command(tally: Tally, name: str, argv: list[str], limit_s: float = 600,

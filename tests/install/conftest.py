@@ -13,9 +13,10 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/system")]
+sys.path[:0] = [str(ROOT / "tests/system"), str(ROOT / "scripts")]
 
 import servers  # noqa: E402  (behind the path)
+import sessions  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("LOCKKEEPER_BUILD", ROOT / "build"))
 RUN_S = 300
@@ -34,11 +35,19 @@ def until(what, condition, limit_s: float = 20):
 
 
 def run(*argv, check=True, limit_s=RUN_S, **more) -> subprocess.CompletedProcess:
-    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=limit_s, **more)
-    said = f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
-    assert not check or done.returncode == 0, said
-    return done
+    """When its time is over, all of its session ends: what it started has its output open."""
+    with subprocess.Popen([str(word) for word in argv], stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                          **more) as process:
+        try:
+            out, error = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            sessions.end(process.pid)
+            out, error = process.communicate()
+            raise AssertionError(f"{argv}: not within {limit_s} s\n{out}{error}") from None
+    said = f"{argv}: {process.returncode}\n{out}{error}"
+    assert not check or process.returncode == 0, said
+    return subprocess.CompletedProcess(argv, process.returncode, out, error)
 
 
 def blocks(page: str, kind: str) -> list[str]:

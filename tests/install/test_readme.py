@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -29,6 +30,15 @@ def ran(place) -> list[str]:
 def shell(place, environment, script: str) -> str:
     return run("sh", "-euc", script, cwd=place,
                env={**environment, "PATH": f"{place}:{environment['PATH']}"}).stdout
+
+
+def test_what_runs_out_of_time_leaves_nothing(place, environment):
+    """Else its keeper, in a process group of its own, would have the test wait for its output."""
+    began = time.monotonic()
+    with pytest.raises(AssertionError, match="not within 2 s"):
+        run("sh", "-c", "lockkeeper elect web -- sleep 600; :", cwd=place, env=environment,
+            limit_s=2)
+    assert time.monotonic() - began < 60
 
 
 def test_twelve_lines(place, environment, server):

@@ -10,6 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import check  # noqa: E402
 import parts  # noqa: E402
 import run  # noqa: E402
+import sessions  # noqa: E402
 import tally as runners  # noqa: E402
 
 ONCE = """import pathlib
@@ -84,6 +85,12 @@ def test_a_program_is_repeated_whole(tmp_path):
     run.run(tally, [program], run.Times(tmp_path / "times.json"))
     assert tally.line() == "1 passed, 0 failed"
     assert tally.unsteady == ["suite/it (it ended with 3: no word)"]
+
+
+def test_nothing_outlives_a_part(tmp_path):
+    """Not what moved into a process group of its own, either."""
+    assert runners.run(["bash", "-c", "set -m; sleep 600 & echo $$"], tmp_path / "log") == 0
+    assert sessions.members(int((tmp_path / "log").read_text())) == []
 
 
 def test_much_that_fails_is_not_repeated(tmp_path):

@@ -56,6 +56,7 @@ class Pending:
 
     def __init__(self, line: str):
         self.line, self.answer, self.come = line, None, threading.Event()
+        self.began_ns = boottime_ns()
 
     def result(self, limit: float = 20.0) -> Answer:
         assert self.come.wait(limit), f"no answer within {limit} s: {self.line}"

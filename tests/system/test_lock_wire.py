@@ -193,3 +193,18 @@ def test_java_count_of_two_is_left_alone(server, keeper):
         assert ask_raw(connection, "twice", "java:1") is None
     keeper.call("within", "twice", wait=200).is_code("LK_ETIMEDOUT")
     assert server.holders("twice") == {b"java:1": b"2"}
+
+
+def test_a_copy_of_a_request_asks_for_nothing_of_the_next_owner(server):
+    def ask():
+        return server.call("EVAL", lua.text_of("ask", "ask"), 2, "job", "lockkeeper_ask:{job}",
+                           "lockkeeper_ask:{job}", "id:1", "release 4711", 60000)
+
+    server.call("HSET", "job", "first:1", 1)
+    assert ask() == [1, 0]
+    request = server.call("GET", "lockkeeper_ask:{job}")
+    assert b"\nfirst:1\n" in request
+    server.call("DEL", "job")
+    server.call("HSET", "job", "next:1", 1)
+    assert ask() == [1, 0]
+    assert server.call("GET", "lockkeeper_ask:{job}") == request
