@@ -18,6 +18,7 @@ FUNCTION_LINES, FILE_LINES, SUBJECT_LINES, COLUMNS = 70, 800, 1200, 100
 SUBJECTS: dict[str, str] = {
     "src/api/counter.c": "counter_call",
     "src/api/inspect.c": "lk__look",
+    "src/api/watch_look.c": "lk__watched",
     "src/conn/conn.c": "lk__conn",
     "src/lock/acquire.c": "lk__acquire",
     "src/lock/async.c": "lk__async",

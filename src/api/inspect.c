@@ -75,7 +75,7 @@ static struct lk__asked look_asked(const struct lk__look *look)
 	};
 }
 
-int lk__look_ask(const struct lk__look *look, struct lk__request *request, lk_error *error)
+static int look_ask(const struct lk__look *look, struct lk__request *request, lk_error *error)
 {
 	const struct lk__asked asked = look_asked(look);
 	return lk__asked_ask(&asked, request, error);
@@ -238,7 +238,7 @@ static int readers_ask(struct lk__look *look, const lk_lock_info *info, lk_error
 	for (size_t i = 0; i < info->holder_count; i++)
 		for (int hold = 1; hold <= reader_holds(&look->holders[i]); hold++)
 			look_add_reader(look, &batch, &look->holders[i], hold);
-	int rc = lk__look_ask(look, batch.batch, error);
+	int rc = look_ask(look, batch.batch, error);
 	if (rc == LK__WAIT_READY) {
 		readers_read(look, info, batch.batch->reply);
 		lk__request_free(batch.batch);
@@ -285,7 +285,7 @@ static int look_refused(const struct lk__look *look, enum lk__look_type type, lk
 static int look_send(struct lk__look *look, struct lk__request *batch, lk_error *error)
 {
 	size_t count = batch ? batch->batch : 0;
-	int rc = lk__look_ask(look, batch, error);
+	int rc = look_ask(look, batch, error);
 	if (rc < 0)
 		return rc;
 	look->answers = batch;
@@ -333,7 +333,7 @@ int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out
 static int look_ask_any(struct lk__look *look, const char **type_out, lk_error *error)
 {
 	struct lk__request *request = lk__look_request(look, false);
-	int rc = lk__look_ask(look, request, error);
+	int rc = look_ask(look, request, error);
 	if (rc < 0)
 		return rc;
 	look->answers = request;
@@ -381,6 +381,7 @@ static const char *const types[LK__LOOK_TYPES] = {
 #define PAGE "500"    /* keys that one SCAN looks at, about */
 #define LOOKS_MOST 20 /* at a key that changes between two questions about it */
 #define TTL_NO_KEY (-2)
+#define CLIENTS_MAX 1000 /* whose records are remembered; then all are forgotten */
 
 /* The least that a program can have been compiled with. */
 #define LOCK_INFO_SIZE_MIN (offsetof(lk_lock_info, fence) + sizeof(uint64_t))
@@ -398,7 +399,7 @@ struct lk_scan {
 	struct lk__request *ahead; /* the answers about all keys of the page; NULL: ask for each */
 	size_t next_part;          /* in `ahead` */
 	struct lk__look look;
-	struct lk__owners owners;
+	struct lk__known_client *owners; /* whose records were read, by `half` */
 };
 
 /* A pattern for keys: the prefix taken literally, then the user's glob. */
@@ -441,6 +442,16 @@ int lk_scan_new(lk_scan **scan_out, lk_client *client, const char *pattern, lk_e
 	return 0;
 }
 
+static void owners_free(lk_scan *scan)
+{
+	struct lk__known_client *owner, *next;
+	HASH_ITER(hh, scan->owners, owner, next)
+	{
+		HASH_DEL(scan->owners, owner);
+		lk__owner_free(owner);
+	}
+}
+
 lk_scan *lk_scan_free(lk_scan *scan)
 {
 	if (!scan)
@@ -448,7 +459,7 @@ lk_scan *lk_scan_free(lk_scan *scan)
 	lk__request_free(scan->page);
 	lk__request_free(scan->ahead);
 	look_clear(&scan->look);
-	lk__owners_free(&scan->owners);
+	owners_free(scan);
 	if (!lk__client_forked(scan->client))
 		lk__client_unref(scan->client);
 	free(scan->pattern);
@@ -584,7 +595,7 @@ static void page_ask_ahead(lk_scan *scan)
 	struct lk__request *batch = page_questions(scan);
 	size_t count = batch ? batch->batch : 0;
 	scan->next_part = 1; /* behind the time */
-	if (!batch || lk__look_ask(&scan->look, batch, NULL) < 0)
+	if (!batch || look_ask(&scan->look, batch, NULL) < 0)
 		return;
 	if (batch->reply->type == REDIS_REPLY_ARRAY && batch->reply->elements == count)
 		scan->ahead = batch;
@@ -803,6 +814,51 @@ int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_
 	return rc;
 }
 
+/* ---- who has it ---- */
+
+/* Asks for a client's record; NULL with a code and `error`. `look` is for this question alone. */
+static struct lk__known_client *owner_ask(struct lk__look *look, const char *half, int *code,
+					  lk_error *error)
+{
+	struct lk__known_client *owner = NULL;
+	struct lk__request *request = lk__owner_question(look->client, half, &look->node);
+	*code = request ? look_ask(look, request, error) : LK_ENOMEM;
+	if (*code >= 0) {
+		owner = lk__owner_read(half, request->reply);
+		lk__request_free(request);
+	} else if (*code == LK_EDENIED || *code == LK_EWRONGTYPE) {
+		owner = lk__owner_read(half, NULL); /* it is for people, and cannot be read */
+	}
+	if (!owner && (*code >= 0 || *code == LK_ENOMEM))
+		*code = lk__fail(error, LK_ENOMEM, "inspect: out of memory");
+	return owner;
+}
+
+/* Who the owner of a field is: 1, 0 unknown, or a code. */
+static int scan_owner(lk_scan *scan, struct lk__look *look, const char *field, size_t field_size,
+		      lk_owner_info *info, lk_error *error)
+{
+	char half[LK__CLIENT_HALF + 1];
+	struct lk__known_client *owner;
+	int code;
+	if (!lk__owner_half(field, field_size, half))
+		return 0;
+	HASH_FIND(hh, scan->owners, half, LK__CLIENT_HALF, owner);
+	if (!owner) {
+		owner = owner_ask(look, half, &code, error);
+		if (!owner)
+			return code;
+		if (HASH_COUNT(scan->owners) >= CLIENTS_MAX)
+			owners_free(scan);
+		HASH_ADD(hh, scan->owners, half, LK__CLIENT_HALF, owner);
+		if (!owner->hh.tbl) {
+			lk__owner_free(owner);
+			return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
+		}
+	}
+	return lk__owner_tell(owner, field, field_size, info);
+}
+
 int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size, lk_owner_info *info_out,
 		  lk_error *error)
 {
@@ -817,7 +873,7 @@ int lk_scan_owner(lk_scan *scan, const char *field, size_t field_size, lk_owner_
 		rc = lk__enter(scan->client, "lk_scan_owner", &look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
-	rc = lk__owner_look(&scan->owners, &look, field, field_size, &info, error);
+	rc = scan_owner(scan, &look, field, field_size, &info, error);
 	if (rc == 1)
 		lk__copy_sized(info_out, info_out->struct_size, &info, sizeof(info));
 	lk__leave(saved);

@@ -12,6 +12,7 @@
 #include <lockkeeper/permit_semaphore.h>
 
 #include "api/asking.h"
+#include "base/containers.h"
 #include "conn/request.h"
 #include "sync/foreign/foreign.h"
 
@@ -54,9 +55,6 @@ struct lk__look {
 	bool is_field; /* the lock is a field of its hash, not all of it */
 };
 
-/* As lk__asked_ask() and lk__asked_say(): asks look->node, or the key's. */
-int lk__look_ask(const struct lk__look *look, struct lk__request *request, lk_error *error);
-
 /* The two halves of asking for a key whatever it is: the request, `tracked` behind what has the
  * server tell of the next change (conn/tracking.h); and look->answers, which is that request with
  * its answers. */
@@ -80,26 +78,26 @@ int64_t lk__look_time_ms(const struct lk__look *look);
  * for it: 1, 0 there was none, or a code. */
 int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error);
 
-/* Clients that were looked at, by UUID: those that tell nothing too. */
-struct lk__known_client;
-
-struct lk__owners {
-	struct lk__known_client *clients;
+/* The record of a client, as it was read; of one that tells nothing too. */
+struct lk__known_client {
+	UT_hash_handle hh;
+	char half[LK__CLIENT_HALF + 1]; /* the beginning of its UUID */
+	char *text; /* of the record, its lines parted by NULs; NULL: there is none */
+	size_t text_size;
+	lk_owner_info info;
 };
 
-/* Who the owner of a field is: 1, 0 unknown, or a code. `look` is for one question on the way. */
-int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char *field,
-		   size_t field_size, lk_owner_info *info, lk_error *error);
-void lk__owners_free(struct lk__owners *owners);
+/* Finds the beginning of the UUID of a field's client; false where the field has none. */
+bool lk__owner_half(const char *field, size_t size, char half_out[LK__CLIENT_HALF + 1]);
 
-/* The same in parts: the key with the record of the field's client, to be freed, or NULL (it can
- * have none, or no memory); the question for it; the record that the answer has; what that tells of
- * the field: false where it tells nothing. */
-char *lk__owner_key(const lk_client *client, const char *field, size_t field_size,
-		    size_t *size_out);
-struct lk__request *lk__owner_question(const char *key, size_t key_size);
-struct lk__known_client *lk__owner_read(const char *field, size_t field_size,
-					const redisReply *reply);
+/* The question for a client's record, and who has it; NULL when out of memory. */
+struct lk__request *lk__owner_question(const lk_client *client, const char *half,
+				       struct lk__node **node_out);
+
+/* Reads the answer, NULL where there is none that can be read. NULL when out of memory. */
+struct lk__known_client *lk__owner_read(const char *half, const redisReply *reply);
+
+/* Tells who the owner of a field of that client is; false where the record tells nothing. */
 bool lk__owner_tell(const struct lk__known_client *client, const char *field, size_t field_size,
 		    lk_owner_info *info);
 void lk__owner_free(struct lk__known_client *client);

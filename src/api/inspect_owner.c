@@ -1,29 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* From an owner's field to the client that has it, by the record that the client keeps. */
+/* Tells from an owner's field, and the record that its client keeps, who that client is. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/inspect.h"
-#include "base/fail.h"
-#include "base/containers.h"
 #include "conf/config.h"
 #include "lock/client.h"
 #include "resp/reply.h"
 
-#define CLIENTS_MAX 1000 /* that are remembered; then all are forgotten */
 #define UUID_SIZE 36
 #define PERMIT_SIZE 32
 #define RECORD_LAST "32767" /* of a record so many bytes are asked for: none is as long */
-
-struct lk__known_client {
-	UT_hash_handle hh;
-	char half[LK__CLIENT_HALF + 1]; /* the beginning of its UUID */
-	char *text; /* of the record, its lines parted by NULs; NULL: there is none */
-	size_t text_size;
-	lk_owner_info info;
-};
 
 static bool is_uuid(const char *text)
 {
@@ -49,8 +38,7 @@ static bool is_permit(const char *field, size_t size)
 	return size == PERMIT_SIZE && field[12] == '4';
 }
 
-/* The beginning of the client's UUID; false where the field has none. */
-static bool field_half(const char *field, size_t size, char half_out[LK__CLIENT_HALF + 1])
+bool lk__owner_half(const char *field, size_t size, char half_out[LK__CLIENT_HALF + 1])
 {
 	if (is_owner(field, size))
 		snprintf(half_out, LK__CLIENT_HALF + 1, "%.*s", LK__CLIENT_HALF, field);
@@ -138,33 +126,26 @@ void lk__owner_free(struct lk__known_client *client)
 	free(client);
 }
 
-static char *record_key(const lk_client *client, const char *half, size_t *size_out)
+struct lk__request *lk__owner_question(const lk_client *client, const char *half,
+				       struct lk__node **node_out)
 {
 	char *key;
 	int size = asprintf(&key, "%s" LK__CLIENT_RECORD_PREFIX "%s", client->config->key_prefix,
 			    half);
-	*size_out = (size_t)size;
-	return size < 0 ? NULL : key;
-}
-
-char *lk__owner_key(const lk_client *client, const char *field, size_t field_size, size_t *size_out)
-{
-	char half[LK__CLIENT_HALF + 1];
-	return field_half(field, field_size, half) ? record_key(client, half, size_out) : NULL;
-}
-
-struct lk__request *lk__owner_question(const char *key, size_t key_size)
-{
+	if (size < 0)
+		return NULL;
 	struct lk__words words = {0};
 	lk__words_text(&words, "GETRANGE");
-	lk__words_add(&words, key, key_size);
+	lk__words_add(&words, key, (size_t)size);
 	lk__words_text(&words, "0");
 	lk__words_text(&words, RECORD_LAST);
-	return lk__words_command(&words);
+	*node_out = lk__topo_node_of(client->topo, key, (size_t)size);
+	struct lk__request *request = lk__words_command(&words);
+	free(key);
+	return request;
 }
 
-/* `reply`: NULL where there is none that can be read. NULL when out of memory. */
-static struct lk__known_client *client_new(const char *half, const redisReply *reply)
+struct lk__known_client *lk__owner_read(const char *half, const redisReply *reply)
 {
 	struct lk__known_client *client = calloc(1, sizeof(*client));
 	if (!client)
@@ -174,38 +155,6 @@ static struct lk__known_client *client_new(const char *half, const redisReply *r
 		return client;
 	free(client);
 	return NULL;
-}
-
-struct lk__known_client *lk__owner_read(const char *field, size_t field_size,
-					const redisReply *reply)
-{
-	char half[LK__CLIENT_HALF + 1];
-	return field_half(field, field_size, half) ? client_new(half, reply) : NULL;
-}
-
-/* Asks for a client's record; NULL with a code and `error`. */
-static struct lk__known_client *client_ask(struct lk__look *look, const char *half, int *code,
-					   lk_error *error)
-{
-	struct lk__known_client *client = NULL;
-	struct lk__request *request = NULL;
-	look->key = record_key(look->client, half, &look->key_size);
-	*code = LK_ENOMEM;
-	if (look->key) {
-		request = lk__owner_question(look->key, look->key_size);
-		*code = lk__look_ask(look, request, error);
-	}
-	if (*code >= 0) {
-		client = client_new(half, request->reply);
-		lk__request_free(request);
-	} else if (*code == LK_EDENIED || *code == LK_EWRONGTYPE) {
-		client = client_new(half, NULL); /* it is for people, and cannot be read */
-	}
-	if (!client && (*code >= 0 || *code == LK_ENOMEM))
-		*code = lk__fail(error, LK_ENOMEM, "inspect: out of memory");
-	free(look->key);
-	look->key = NULL;
-	return client;
 }
 
 bool lk__owner_tell(const struct lk__known_client *client, const char *field, size_t field_size,
@@ -219,38 +168,4 @@ bool lk__owner_tell(const struct lk__known_client *client, const char *field, si
 	if (note)
 		info->note = note;
 	return true;
-}
-
-int lk__owner_look(struct lk__owners *owners, struct lk__look *look, const char *field,
-		   size_t field_size, lk_owner_info *info, lk_error *error)
-{
-	char half[LK__CLIENT_HALF + 1];
-	struct lk__known_client *client;
-	int code;
-	if (!field_half(field, field_size, half))
-		return 0;
-	HASH_FIND(hh, owners->clients, half, LK__CLIENT_HALF, client);
-	if (!client) {
-		client = client_ask(look, half, &code, error);
-		if (!client)
-			return code;
-		if (HASH_COUNT(owners->clients) >= CLIENTS_MAX)
-			lk__owners_free(owners);
-		HASH_ADD(hh, owners->clients, half, LK__CLIENT_HALF, client);
-		if (!client->hh.tbl) {
-			lk__owner_free(client);
-			return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
-		}
-	}
-	return lk__owner_tell(client, field, field_size, info);
-}
-
-void lk__owners_free(struct lk__owners *owners)
-{
-	struct lk__known_client *client, *next;
-	HASH_ITER(hh, owners->clients, client, next)
-	{
-		HASH_DEL(owners->clients, client);
-		lk__owner_free(client);
-	}
 }

@@ -8,7 +8,7 @@
 
 #include "api/check.h"
 #include "api/lock_handle.h"
-#include "api/watch.h"
+#include "api/watch_look.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "lock/loop.h"

@@ -471,18 +471,18 @@ MUTANTS = [
         Program("unit/test_votes", "a try ends by its node limit long before the lease does")),
     # ---- who watches ----
     Mutant("watch-gap-untold", "a watch does not tell that it may have missed something", [
-        ("src/api/watch_diff.c",
+        ("src/api/watch_look.c",
          "return watched->shown ? change_add(watched, LK_CHANGE_GAP, NULL, NULL, reason) : 0;",
          "return reason ? 0 : change_add(watched, LK_CHANGE_GAP, NULL, NULL, reason);")],
         World("watches")),
     Mutant("watch-heard-before", "a watch takes an old message for that of the present end", [
-        ("src/api/watch_name.c", "\twatched->release.mark = watched->release.next;\n", "")],
+        ("src/api/watch_look.c", "\twatched->release.mark = watched->release.next;\n", "")],
         World("watches")),
     Mutant("watch-asked-once", "a watch is not told of the change behind the next one", [
         ("src/api/watch_look.c", "\tif (news)\n\t\twatched->due_ns = 0;", "")],
         World("watches")),
     Mutant("watch-expired-early", "a watch takes any end that nobody told of for its lease's", [
-        ("src/api/watch_diff.c", "watch->received_ns >= was->low_ns &&",
+        ("src/api/watch_look.c", "watch->received_ns >= was->low_ns &&",
          "watch->received_ns > 0 &&")],
         World("watches")),
     Mutant("fair-stays-behind", "who gives up on a key that is something else keeps its place", [

@@ -8,16 +8,15 @@
  *
  * It is one operation, which ends when there are changes to take: a call of lk_watch_next() drives
  * it, or the loop for LK_OP_WATCH. In between nothing is done for it; what the server tells is
- * noted with the names (watch_name.c). One look is under way at a time (watch_look.c), in one write
- * that begins with the read which has the server tell of the next change. What differs from the
- * last look becomes changes in watch_diff.c, which does no I/O.
+ * noted with the names. One look is under way at a time, in one write that begins with the read
+ * which has the server tell of the next change. What differs from the last look becomes changes.
  *
  * How a hold ended, only messages say, and they come over another connection than the answers. So
  * where a hold has ended and no message says how, the watch subscribes once more to a channel of
  * its own: what the server had published before the look is there before that is confirmed.
  */
-#ifndef LK__API_WATCH_H
-#define LK__API_WATCH_H
+#ifndef LK__API_WATCH_LOOK_H
+#define LK__API_WATCH_LOOK_H
 
 #include <lockkeeper/watch.h>
 
@@ -44,6 +43,11 @@ struct lk__watch_holder {
 	int role;
 	int64_t low_ns, high_ns; /* its lease ends in between; LK__NEVER */
 	struct lk__known_client *record;
+};
+
+struct lk__watch_holders {
+	size_t count;
+	struct lk__watch_holder *of;
 };
 
 /* Where a watch listens; NULL: not yet. */
@@ -74,8 +78,7 @@ struct lk__watched {
 	int64_t due_ns;      /* the next look */
 	unsigned again;      /* looks at a key that changed between two questions */
 	const char *type;
-	size_t holder_count;
-	struct lk__watch_holder *holders;
+	struct lk__watch_holders holders;
 	bool is_counter;
 	int64_t count;
 	uint64_t fence;
@@ -128,49 +131,12 @@ struct lk_watch {
 	size_t record_of[LK__WATCH_RECORDS_MAX];
 };
 
-/* ---- watch_name.c ---- */
-
 /* Makes a name; NULL when out of memory. Frees it. */
 struct lk__watched *lk__watched_new(lk_watch *watch, const char *name, size_t size);
 void lk__watched_free(struct lk__watched *watched);
 
-/* Hears of its changes at the node that has it now, on the channel of that kind (NULL: unknown).
- * False, and nothing is heard: it was heard of elsewhere before; LK_ENOMEM is told. */
-int lk__watched_listen(struct lk__watched *watched, struct lk__node *node, bool *moved_out);
-void lk__watched_kind(struct lk__watched *watched, const char *type);
-
-/* Who is woken when something is told; NULL: nobody. */
-void lk__watched_wakes(struct lk__watched *watched, struct lk__thread *thread);
-
-/* A look is sent; it is over. Heard: whether anything was since the look before was sent. Sync:
- * begins to make sure that what was published is heard; false: it cannot. Synced: whether it is. */
-void lk__watched_mark(struct lk__watched *watched);
-void lk__watched_marked(struct lk__watched *watched);
-bool lk__watch_ear_heard(const struct lk__watched *watched, const struct lk__watch_ear *ear);
-bool lk__watched_sync(struct lk__watched *watched);
-bool lk__watched_synced(struct lk__watched *watched);
-
-/* ---- watch_look.c ---- */
-
 /* Begins the operation, which ends with 0 when there are changes or the time is up, or a code. */
 void lk__watch_begin(lk_watch *watch, struct lk__thread *thread, lk_cancel *cancel,
 		     const _Atomic bool *stop, int64_t until_ns, lk_error *error);
-void lk__watch_forget_look(lk_watch *watch);
-
-/* ---- watch_diff.c ---- */
-
-struct lk__watch_holder *lk__watched_find(struct lk__watched *watched, const char *field,
-					  size_t size);
-
-/* Tells whether a hold has ended, and it is to be found out how. */
-bool lk__watch_asks_how(const lk_watch *watch);
-
-/* Makes changes of what the look has shown: 0 or LK_ENOMEM. */
-int lk__watch_compare(lk_watch *watch);
-
-/* What told broke. */
-int lk__watch_gap(struct lk__watched *watched, const char *reason);
-
-void lk__watched_forget(struct lk__watched *watched);
 
 #endif
