@@ -17,6 +17,7 @@ FUNCTION_LINES, FILE_LINES, SUBJECT_LINES, COLUMNS = 70, 800, 1200, 100
 # A file with one subject, and the struct that is its subject.
 SUBJECTS: dict[str, str] = {
     "src/api/counter.c": "counter_call",
+    "src/api/election.c": "lk_election",
     "src/api/inspect.c": "lk__look",
     "src/api/watch_look.c": "lk__watched",
     "src/conn/conn.c": "lk__conn",

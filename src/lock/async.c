@@ -306,12 +306,7 @@ static bool taken_is_whole(const struct lk__completion *completion)
 static void part_give_up(struct lk__entry *entry, const struct lk__owner *owner)
 {
 	pthread_mutex_lock(&entry->mutex);
-	if (lk__release_count(entry, owner, NULL) == 1) {
-		uint64_t number = entry->grant.number;
-		lk__entry_drop_hold(entry, lk__now_ns());
-		lk__entry_release_unasked(entry, number);
-		lk__entry_promote(entry);
-	}
+	lk__release_drop(entry, owner, true, NULL);
 	pthread_mutex_unlock(&entry->mutex);
 }
 

@@ -25,13 +25,7 @@ void lk__barrier_drop(lk_barrier *barrier, bool release)
 	const struct lk__owner owner = lk__barrier_owner(barrier);
 	struct lk__entry *entry = barrier->entry;
 	pthread_mutex_lock(&entry->mutex);
-	if (lk__release_count(entry, &owner, NULL) == 1) {
-		uint64_t number = entry->grant.number;
-		lk__entry_drop_hold(entry, lk__now_ns());
-		if (release)
-			lk__entry_release_unasked(entry, number);
-		lk__entry_promote(entry);
-	}
+	lk__release_drop(entry, &owner, release, NULL);
 	pthread_mutex_unlock(&entry->mutex);
 }
 

@@ -9,10 +9,11 @@
 #include "conf/config.h"
 #include "conn/node.h"
 #include "lock/close.h"
-#include "lock/election.h"
 #include "lock/entry_table.h"
 #include "lock/loop.h"
 #include "lock/notice.h"
+#include "lock/release.h"
+#include "sync/recipes.h"
 
 #define LOOK_MIN_NS LK__MS
 #define LOOK_MAX_NS (20 * LK__MS)
@@ -21,33 +22,17 @@ static const char asked[] = "the client is being drained";
 
 /* ---- what is told to those who hold ---- */
 
-/* The candidate of an entry, with a reference; NULL: it has none, or is being freed. */
-static lk_election *entry_election(const struct lk__entry *entry)
-{
-	lk_election *election = (lk_election *)entry->target.stand;
-	unsigned refs = election ? atomic_load(&election->refs) : 0;
-	while (refs > 0 && !atomic_compare_exchange_weak(&election->refs, &refs, refs + 1)) {}
-	return refs > 0 ? election : NULL;
-}
-
-static void election_resign(struct lk__entry *entry)
-{
-	pthread_mutex_lock(&entry->mutex);
-	lk_election *election = entry_election(entry);
-	pthread_mutex_unlock(&entry->mutex);
-	if (!election)
-		return;
-	if (election->on_drain == LK_DRAIN_RESIGN)
-		lk__election_drop(election, true);
-	lk__election_unref(election);
-}
-
 static void entry_tell(struct lk__entry *entry)
 {
 	pthread_mutex_lock(&entry->mutex);
+	const struct lk__stand *stand = entry->target.stand;
 	struct lk__hold *hold = entry->hold;
-	if (hold && (entry->target.stand || lk__hold_extra(hold)->ear))
+	if (hold && stand && stand->resigns) {
+		const struct lk__owner owner = lk__hold_owner(hold);
+		lk__release_drop(entry, &owner, true, NULL);
+	} else if (hold && (stand || lk__hold_extra(hold)->ear)) {
 		lk__notices_ask(entry->client, hold, asked);
+	}
 	pthread_mutex_unlock(&entry->mutex);
 }
 
@@ -75,8 +60,6 @@ int lk__drain_begin(lk_client *client, lk_error *error)
 	if (!entries)
 		return lk__fail(error, LK_ENOMEM, "drain: out of memory to tell those who hold");
 	for (size_t i = 0; i < count; i++) {
-		if (entries[i]->target.recipe->flags & LK__ELECTS)
-			election_resign(entries[i]);
 		entry_tell(entries[i]);
 		lk__entry_unref(entries[i]);
 	}

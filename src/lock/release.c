@@ -585,17 +585,28 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk
 	return --hold->count == 0;
 }
 
+int lk__release_drop(struct lk__entry *entry, const struct lk__owner *owner, bool sends,
+		     lk_error *error)
+{
+	int rc = lk__release_count(entry, owner, error);
+	if (rc != 1)
+		return rc;
+	uint64_t number = entry->grant.number;
+	lk__entry_drop_hold(entry, lk__now_ns());
+	if (sends)
+		lk__entry_release_unasked(entry, number);
+	lk__entry_promote(entry);
+	return rc;
+}
+
 /* A copy of its acquire that comes later finds the field, or takes the lock for the rest of its
  * lease once more: whoever knows the field may have the hold by now, so nothing is compensated. */
 int lk__release_abandon(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
 {
 	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__release_count(entry, owner, error);
-	if (rc == 1) {
-		lk__entry_drop_hold(entry, lk__now_ns());
+	int rc = lk__release_drop(entry, owner, false, error);
+	if (rc == 1)
 		entry->abandoned = true; /* what is under way for it is not taken back */
-		lk__entry_promote(entry);
-	}
 	pthread_mutex_unlock(&entry->mutex);
 	return rc < 0 ? rc : 0;
 }

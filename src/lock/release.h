@@ -74,6 +74,11 @@ int lk__release_abandon(struct lk__entry *entry, const struct lk__owner *owner, 
  * last count). */
 int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
 
+/* As that, and drops the hold with its last count. The server is told if it `sends`, and not waited
+ * for. */
+int lk__release_drop(struct lk__entry *entry, const struct lk__owner *owner, bool sends,
+		     lk_error *error);
+
 /* The request of it. NULL when out of memory. */
 struct lk__request *lk__release_request(const struct lk__target *target, const char *field,
 					int64_t keep_ms);

@@ -140,6 +140,7 @@ struct lk__stand {
 	int64_t priority;
 	int standing;                /* LK_STAND_… */
 	int64_t changes;             /* of these two, so many */
+	bool resigns;                /* when its client is drained: LK_DRAIN_RESIGN */
 	char host[LK_NODE_SIZE];     /* without a space */
 	_Atomic int64_t progress_ns; /* its lease is renewed until then; LK__NEVER */
 	int64_t progress_ms;         /* so long after each sign of progress; 0: for ever */
@@ -150,11 +151,6 @@ struct lk__stand {
 
 /* Its work goes on. */
 void lk__stand_progress(struct lk__stand *stand, int64_t now_ns);
-
-/* Hands the leadership of a field to another that waits: 1 done, 0 it does not wait, nil the field
- * does not lead. */
-struct lk__request *lk__election_transfer(const struct lk__target *target, const char *field,
-					  const char *to);
 
 /* Reads the answers: false where one has another form. */
 bool lk__election_read_leader(const redisReply *reply, lk_leader *leader_out,

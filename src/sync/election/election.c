@@ -43,12 +43,6 @@ static struct lk__request *election_force(const struct lk__target *target)
 	return lk__election_call(target, "force", "", NULL, NULL);
 }
 
-struct lk__request *lk__election_transfer(const struct lk__target *target, const char *field,
-					  const char *to)
-{
-	return lk__election_call(target, "transfer", field, NULL, to);
-}
-
 /* A renewal only looks where its lease is 1 ms. */
 static struct lk__request *election_renew(const struct lk__renewal *renewals, size_t count)
 {
