@@ -23,6 +23,7 @@
 #include "failovers.h"
 #include "kinds.h"
 #include "locks.h"
+#include "majority.h"
 #include "multi.h"
 #include "red.h"
 #include "scripted.h"
@@ -48,7 +49,7 @@ static const struct row rows[] = {
 	{"refusals", sim_refusals_run, 500},   {"cluster", sim_cluster_run, 400},
 	{"elections", sim_elections_run, 300}, {"barriers", sim_barriers_run, 500},
 	{"handovers", sim_handovers_run, 500}, {"told", sim_told_run, 500},
-	{"watches", sim_watches_run, 100},
+	{"watches", sim_watches_run, 100},     {"majority", sim_majority_run, 60},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
