@@ -17,7 +17,7 @@ from tree import ROOT, files, finish, name
 # The files of src/lock are layers of their own, each group named by its first. A call up goes
 # through what is handed down: the ops of a client, the policy of an entry, the callbacks of a
 # request or a queue. No other is allowed.
-LOCK = [("client", "loop"), ("entry", "entry_table", "doubt"),
+LOCK = [("client", "loop"), ("entry",),
         ("completion_queue", "notice", "ear"), ("compensation",), ("tracked", "front"),
         ("hold",), ("renewal",),
         ("operation", "question", "fan_out", "acquire", "adopt", "release", "extend"),

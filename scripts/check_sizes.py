@@ -23,6 +23,7 @@ SUBJECTS: dict[str, str] = {
     "src/conn/conn.c": "lk__conn",
     "src/lock/acquire.c": "lk__acquire",
     "src/lock/async.c": "lk__async",
+    "src/lock/entry.c": "lk__entry",
     "src/lock/multi_call.c": "lk__multi_ask",
     "src/lock/red.c": "lk__red",
 }

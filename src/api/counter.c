@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "lock/doubt.h"
 #include "lock/loop.h"
 #include "lock/operation.h"
 #include "lock/release.h"

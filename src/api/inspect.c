@@ -16,7 +16,7 @@
 #include "conf/config.h"
 #include "conn/request.h"
 #include "lock/client.h"
-#include "lock/doubt.h"
+#include "lock/entry.h"
 #include "sync/recipes.h"
 
 /* ---- asking for all that may stand in Redis about one lock ---- */

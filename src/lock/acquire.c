@@ -13,7 +13,6 @@
 #include "conf/config.h"
 #include "conn/channels.h"
 #include "lock/compensation.h"
-#include "lock/entry_table.h"
 #include "lock/front.h"
 #include "lock/loop.h"
 #include "lock/notice.h"

@@ -9,7 +9,6 @@
 #include "conf/config.h"
 #include "lock/client.h"
 #include "lock/compensation.h"
-#include "lock/doubt.h"
 #include "lock/release.h"
 #include "sync/script.h"
 

@@ -131,7 +131,7 @@ struct lk__declareds {
 	struct lk__declared of[1 + LK_STATS_NAMES_MAX];
 };
 
-/* The table of its entries (src/lock/entry_table.h). */
+/* The table of its entries (src/lock/entry.c). */
 struct lk__entries {
 	struct lk__entry **chain;
 	size_t room; /* of these, a power of two; or 0 */

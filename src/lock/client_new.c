@@ -18,9 +18,7 @@
 #include "lock/close.h"
 #include "lock/compensation.h"
 #include "lock/completion_queue.h"
-#include "lock/doubt.h"
 #include "lock/entry.h"
-#include "lock/entry_table.h"
 #include "lock/extend.h"
 #include "lock/hold.h"
 #include "lock/loop.h"
@@ -156,37 +154,18 @@ static void thread_end(void *argument)
 
 /* ---- its end, and making one ---- */
 
-static void entry_end(lk_client *client, struct lk__entry *entry)
-{
-	struct lk__hold *hold, *next;
-	lk__entries_remove(&client->entries, entry);
-	lk__hold_free(entry->hold);
-	LL_FOREACH_SAFE(entry->lost, hold, next)
-	lk__hold_free(hold);
-	entry->hold = entry->lost = NULL;
-	lk__entry_free(entry);
-}
-
-/* One whose lock is on several nodes; it has references of others, which go with it. */
-static struct lk__entry *entries_spread(lk_client *client)
-{
-	struct lk__entry *entry = NULL;
-	while ((entry = lk__entries_next(&client->entries, entry)) && !entry->is_quorum)
-		continue;
-	return entry;
-}
-
 /* Every entry that is left, with its holds. No other thread is in a call. */
 static void entries_free(lk_client *client)
 {
-	struct lk__entry *entry, *next;
-	while ((entry = entries_spread(client)))
-		entry_end(client, entry);
-	for (entry = lk__entries_next(&client->entries, NULL); entry; entry = next) {
-		next = lk__entries_next(&client->entries, entry);
-		entry_end(client, entry);
+	struct lk__entry *entry = NULL;
+	struct lk__hold *hold, *next;
+	while ((entry = lk__entries_next(&client->entries, entry))) {
+		lk__hold_free(entry->hold);
+		LL_FOREACH_SAFE(entry->lost, hold, next)
+		lk__hold_free(hold);
+		entry->hold = entry->lost = NULL;
 	}
-	lk__entries_free(&client->entries);
+	lk__entries_free(client);
 }
 
 static void client_free(lk_client *client)
@@ -206,8 +185,6 @@ static void client_free(lk_client *client)
 		free(thread);
 	}
 	lk__notices_free(client);
-	lk__watch_free(client);
-	lk__holders_free(&client->holders);
 	lk__declared_free(client);
 	pthread_mutex_destroy(&client->record.mutex);
 	pthread_mutex_destroy(&client->mutex);
@@ -236,8 +213,7 @@ int lk__client_new(lk_client **client_out, const struct lk_config *config, lk_er
 	pthread_mutex_init(&client->record.mutex, NULL);
 	atomic_store(&client->refs, 1);
 	pthread_mutex_init(&client->mutex, NULL);
-	lk__watch_init(client);
-	lk__holders_init(&client->holders);
+	lk__entries_init(client);
 	int rc = lk__notices_init(client, error);
 	client->config = lk__config_copy(config);
 	if (client->config)

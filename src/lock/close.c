@@ -13,7 +13,6 @@
 #include "lock/compensation.h"
 #include "lock/completion_queue.h"
 #include "lock/entry.h"
-#include "lock/entry_table.h"
 #include "lock/hold.h"
 #include "lock/loop.h"
 #include "lock/notice.h"

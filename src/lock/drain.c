@@ -9,7 +9,6 @@
 #include "conf/config.h"
 #include "conn/node.h"
 #include "lock/close.h"
-#include "lock/entry_table.h"
 #include "lock/loop.h"
 #include "lock/notice.h"
 #include "lock/release.h"

@@ -7,11 +7,12 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/containers.h"
 #include "base/fail.h"
 #include "base/probe.h"
 #include "conf/config.h"
 #include "lock/client.h"
-#include "lock/entry_table.h"
+#include "lock/loop.h"
 #include "sync/foreign/foreign.h"
 #include "sync/recipes.h"
 
@@ -55,6 +56,278 @@ static void compensation_unreserve(struct lk__entry *entry)
 		free(lk__compensation_spare(entry));
 }
 
+/* ---- the table of entries ---- */
+
+/*
+ * The entries of a client, by kind and words. A chain of one pointer each, where uthash takes 56
+ * bytes: a program that holds 100,000 locks has as many entries. The client's mutex is held.
+ */
+
+#define ROOM_LEAST 64
+#define CHAIN 2 /* entries a chain, on average, when the table grows */
+
+/* The chain that starts with these words, whose first link is returned. */
+static struct lk__entry **entries_chain(const struct lk__entries *entries, const char *words,
+					size_t size)
+{
+	unsigned hash;
+	HASH_VALUE(words, size, hash);
+	return &entries->chain[hash & (entries->room - 1)];
+}
+
+static struct lk__entry **entries_chain_of(const struct lk__entries *entries,
+					   const struct lk__entry *entry)
+{
+	return entries_chain(entries, entry->words, lk__entry_words_size(entry));
+}
+
+static struct lk__entry *entries_find(const struct lk__entries *entries,
+				      const struct lk__recipe *recipe, const char *words,
+				      size_t size)
+{
+	if (!entries->count)
+		return NULL;
+	struct lk__entry *entry = *entries_chain(entries, words, size);
+	while (entry && (entry->target.recipe != recipe || lk__entry_words_size(entry) != size ||
+			 memcmp(entry->words, words, size) != 0))
+		entry = entry->next;
+	return entry;
+}
+
+static void entries_put(struct lk__entries *entries, struct lk__entry *entry)
+{
+	struct lk__entry **chain = entries_chain_of(entries, entry);
+	entry->next = *chain;
+	*chain = entry;
+	entries->count++;
+}
+
+/* False when out of memory: then the chains that are there grow longer. */
+static bool entries_grow(struct lk__entries *entries)
+{
+	struct lk__entries grown = {.room = entries->room ? 2 * entries->room : ROOM_LEAST};
+	grown.chain = calloc(grown.room, sizeof(struct lk__entry *));
+	if (!grown.chain)
+		return false;
+	for (size_t i = 0; i < entries->room; i++)
+		for (struct lk__entry *entry = entries->chain[i], *next; entry; entry = next) {
+			next = entry->next;
+			entries_put(&grown, entry);
+		}
+	free(entries->chain);
+	entries->chain = grown.chain;
+	entries->room = grown.room;
+	return true;
+}
+
+static void entries_note_recipe(struct lk__entries *entries, const struct lk__recipe *recipe)
+{
+	if (recipe->sharing == LK__NO_HOLD)
+		return;
+	if (!entries->recipe)
+		entries->recipe = recipe;
+	else if (entries->recipe != recipe)
+		atomic_store(&entries->mixed, true);
+}
+
+static bool entries_add(struct lk__entries *entries, struct lk__entry *entry)
+{
+	if (entries->count >= CHAIN * entries->room && !entries_grow(entries) && !entries->room)
+		return false;
+	entries_put(entries, entry);
+	entries_note_recipe(entries, entry->target.recipe);
+	return true;
+}
+
+static void entries_remove(struct lk__entries *entries, struct lk__entry *entry)
+{
+	struct lk__entry **link = entries_chain_of(entries, entry);
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	entries->count--;
+}
+
+struct lk__entry *lk__entries_next(const struct lk__entries *entries, const struct lk__entry *entry)
+{
+	size_t next = 0;
+	if (entry && entry->next)
+		return entry->next;
+	if (entry)
+		next = (size_t)(entries_chain_of(entries, entry) - entries->chain) + 1;
+	while (next < entries->room && !entries->chain[next])
+		next++;
+	return next < entries->room ? entries->chain[next] : NULL;
+}
+
+static bool is_of_key(const struct lk__entry *entry, const char *key, size_t size)
+{
+	return entry->target.key_size == size && memcmp(entry->target.key, key, size) == 0;
+}
+
+/* The next entry of a key after `entry`, the first after NULL, of the kinds whose owners have one
+ * entry in common. NULL at the end. */
+static struct lk__entry *entries_next_of(const struct lk__entries *entries,
+					 const struct lk__entry *entry, const char *key,
+					 size_t size)
+{
+	struct lk__entry *next;
+	if (entry)
+		next = entry->next;
+	else
+		next = entries->count ? *entries_chain(entries, key, size) : NULL;
+	while (next && (lk__entry_words_size(next) != size || !is_of_key(next, key, size)))
+		next = next->next;
+	return next;
+}
+
+/* ---- who holds a key, where each owner has an entry ---- */
+
+/*
+ * Where each owner has an entry, a key may have thousands of them, and a table by words does not
+ * find them by their key. Those that are held have their place in a second table: of a key, the
+ * kinds that exclude all others, and those that several owners hold at once (LK__SHARES).
+ *
+ * A hold begins and ends without memory, so the table grows if it can, and else its chains do.
+ * Nothing is changed where all owners share an entry.
+ */
+
+static struct lk__entry *entry_of(struct lk__holder *holder)
+{
+	return (struct lk__entry *)(holder + 1);
+}
+
+static bool is_shared(const struct lk__entry *entry)
+{
+	return entry->target.recipe->flags & LK__SHARES;
+}
+
+static struct lk__holder **holders_chain(struct lk__holders *holders, const char *key, size_t size,
+					 bool shared)
+{
+	unsigned hash;
+	if (!holders->room)
+		return &holders->only;
+	HASH_VALUE(key, size, hash);
+	return &holders->chain[(hash + shared) & (holders->room - 1)];
+}
+
+static void holders_put(struct lk__holders *holders, struct lk__holder *holder)
+{
+	const struct lk__entry *entry = entry_of(holder);
+	struct lk__holder **chain = holders_chain(holders, entry->target.key,
+						  entry->target.key_size, is_shared(entry));
+	holder->next = *chain;
+	holder->link = chain;
+	if (holder->next)
+		holder->next->link = &holder->next;
+	*chain = holder;
+}
+
+static void holders_move(struct lk__holders *grown, struct lk__holder *first)
+{
+	for (struct lk__holder *next; first; first = next) {
+		next = first->next;
+		holders_put(grown, first);
+	}
+}
+
+static void holders_grow(struct lk__holders *holders)
+{
+	struct lk__holders grown = {.room = holders->room ? 2 * holders->room : ROOM_LEAST};
+	grown.chain = calloc(grown.room, sizeof(struct lk__holder *));
+	if (!grown.chain)
+		return;
+	holders_move(&grown, holders->only);
+	for (size_t i = 0; i < holders->room; i++)
+		holders_move(&grown, holders->chain[i]);
+	free(holders->chain);
+	holders->chain = grown.chain;
+	holders->room = grown.room;
+	holders->only = NULL;
+}
+
+void lk__holders_add(struct lk__entry *entry)
+{
+	struct lk__holders *holders = &entry->client->holders;
+	if (entry->target.recipe->sharing != LK__EACH_OWNER)
+		return;
+	pthread_mutex_lock(&holders->mutex);
+	if (holders->count >= CHAIN * holders->room)
+		holders_grow(holders);
+	holders_put(holders, lk__entry_holder(entry));
+	holders->count++;
+	pthread_mutex_unlock(&holders->mutex);
+}
+
+static void holders_remove(struct lk__entry *entry)
+{
+	struct lk__holders *holders = &entry->client->holders;
+	if (entry->target.recipe->sharing != LK__EACH_OWNER)
+		return;
+	struct lk__holder *holder = lk__entry_holder(entry);
+	pthread_mutex_lock(&holders->mutex);
+	*holder->link = holder->next;
+	if (holder->next)
+		holder->next->link = holder->link;
+	*holder = (struct lk__holder){.next = NULL};
+	holders->count--;
+	pthread_mutex_unlock(&holders->mutex);
+}
+
+/* Calls `visit` with each entry of the key that is held, under the mutex of the table: it may take
+ * note. `shared`: of the kinds that several hold at once, or of the others. */
+static void holders_each(struct lk__holders *holders, const char *key, size_t size, bool shared,
+			 void (*visit)(void *context, struct lk__entry *entry), void *context)
+{
+	if (atomic_load(&holders->count) == 0)
+		return;
+	pthread_mutex_lock(&holders->mutex);
+	for (struct lk__holder *holder = *holders_chain(holders, key, size, shared); holder;
+	     holder = holder->next) {
+		struct lk__entry *entry = entry_of(holder);
+		if (is_shared(entry) == shared && is_of_key(entry, key, size))
+			visit(context, entry);
+	}
+	pthread_mutex_unlock(&holders->mutex);
+}
+
+/* ---- the heap of deadlines ---- */
+
+/* Makes room for the deadlines of so many entries: noting one of theirs then needs no memory. 0 or
+ * LK_ENOMEM. */
+static int watch_reserve(lk_client *client, size_t count)
+{
+	pthread_mutex_lock(&client->watch.mutex);
+	int rc = lk__heap_reserve(&client->watch.heap, count);
+	pthread_mutex_unlock(&client->watch.mutex);
+	return rc;
+}
+
+void lk__watch_at(struct lk__entry *entry, int64_t at_ns)
+{
+	lk_client *client = entry->client;
+	struct lk__watch *watch = &client->watch;
+	bool sooner = false;
+	pthread_mutex_lock(&watch->mutex);
+	if (at_ns < lk__heap_key(&watch->heap, &entry->watch)) {
+		lk__heap_put(&watch->heap, &entry->watch, at_ns);
+		sooner = at_ns < watch->armed_ns;
+		if (sooner)
+			watch->armed_ns = at_ns;
+	}
+	pthread_mutex_unlock(&watch->mutex);
+	if (sooner)
+		lk__loop_wake(client);
+}
+
+static void watch_forget(lk_client *client, struct lk__entry *entry)
+{
+	pthread_mutex_lock(&client->watch.mutex);
+	lk__heap_remove(&client->watch.heap, &entry->watch);
+	pthread_mutex_unlock(&client->watch.mutex);
+}
+
 /* ---- entries ---- */
 
 /* Where each owner has an entry, its place among those that are held is in front of it. */
@@ -63,11 +336,14 @@ static size_t entry_front_size(const struct lk__recipe *recipe)
 	return recipe->sharing == LK__EACH_OWNER ? sizeof(struct lk__holder) : 0;
 }
 
-void lk__entry_free(struct lk__entry *entry)
+/* One without holds that is not in its client's table any more. */
+static void entry_free(struct lk__entry *entry)
 {
 	assert(!entry->hold && !entry->lost);
-	if (lk__entry_quorum(entry))
+	if (lk__entry_quorum(entry)) {
 		lk__entry_quorum(entry)->grants->free(entry);
+		watch_forget(entry->client, entry); /* a node may have been lost until now */
+	}
 	free(lk__entry_reds(entry));
 	if (entry->waiting)
 		lk__request_free(entry->waiting->answered);
@@ -182,8 +458,8 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 	entry->counters = declared_find(client, entry->name, name_size);
 	pthread_mutex_init(&entry->mutex, NULL);
 	if (!lk__compensation_reserve(entry) ||
-	    lk__watch_reserve(client, client->entries.count + 1) < 0) {
-		lk__entry_free(entry);
+	    watch_reserve(client, client->entries.count + 1) < 0) {
+		entry_free(entry);
 		return NULL;
 	}
 	entry->target.slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
@@ -192,52 +468,46 @@ static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *r
 }
 
 /* Under the client's mutex. */
-static struct lk__entry *entry_find_or_make(lk_client *client, const struct lk__recipe *recipe,
-					    const struct entry_id *id, size_t name_size)
+static struct lk__entry *entry_make(lk_client *client, const struct lk__recipe *recipe,
+				    const struct entry_id *id, size_t name_size)
 {
-	struct lk__entry *entry = lk__entries_find(&client->entries, recipe, id->bytes, id->size);
-	if (entry || !(entry = entry_new(client, recipe, id, name_size)))
+	struct lk__entry *entry = entry_new(client, recipe, id, name_size);
+	if (!entry || entries_add(&client->entries, entry))
 		return entry;
-	if (lk__entries_add(&client->entries, entry))
-		return entry;
-	lk__entry_free(entry);
+	entry_free(entry);
 	return NULL;
 }
 
-int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
-		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error)
+static int entry_find(struct lk__entry **entry_out, lk_client *client,
+		      const struct lk__recipe *recipe, const void *name, size_t size,
+		      const struct lk__owner *owner, bool makes)
 {
 	struct entry_id id;
-	struct lk__entry *entry = NULL;
-	if (entry_id_make(&id, client, recipe, name, size, owner)) {
-		pthread_mutex_lock(&client->mutex);
-		entry = entry_find_or_make(client, recipe, &id, size);
-		if (entry)
-			atomic_fetch_add(&entry->refs, 1);
-		pthread_mutex_unlock(&client->mutex);
-		free(id.bytes);
-	}
-	if (!entry)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", recipe->type);
-	*entry_out = entry;
-	return 0;
-}
-
-int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
-		   const void *name, size_t size, const struct lk__owner *owner)
-{
-	struct entry_id id;
-	struct lk__entry *entry;
 	if (!entry_id_make(&id, client, recipe, name, size, owner))
 		return LK_ENOMEM;
 	pthread_mutex_lock(&client->mutex);
-	entry = lk__entries_find(&client->entries, recipe, id.bytes, id.size);
+	struct lk__entry *entry = entries_find(&client->entries, recipe, id.bytes, id.size);
+	if (!entry && makes)
+		entry = entry_make(client, recipe, &id, size);
 	if (entry)
 		atomic_fetch_add(&entry->refs, 1);
 	pthread_mutex_unlock(&client->mutex);
 	free(id.bytes);
 	*entry_out = entry;
-	return 0;
+	return entry || !makes ? 0 : LK_ENOMEM;
+}
+
+int lk__entry_get(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		  const void *name, size_t size, const struct lk__owner *owner, lk_error *error)
+{
+	int rc = entry_find(entry_out, client, recipe, name, size, owner, true);
+	return rc ? lk__fail(error, rc, "%s: out of memory", recipe->type) : 0;
+}
+
+int lk__entry_look(struct lk__entry **entry_out, lk_client *client, const struct lk__recipe *recipe,
+		   const void *name, size_t size, const struct lk__owner *owner)
+{
+	return entry_find(entry_out, client, recipe, name, size, owner, false);
 }
 
 bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owner)
@@ -275,12 +545,50 @@ void lk__entry_unref(struct lk__entry *entry)
 	pthread_mutex_lock(&client->mutex);
 	bool last = atomic_fetch_sub(&entry->refs, 1) == 1;
 	if (last) {
-		lk__watch_forget(client, entry); /* those that are left have room for their own */
-		lk__entries_remove(&client->entries, entry);
+		watch_forget(client, entry); /* those that are left have room for their own */
+		entries_remove(&client->entries, entry);
 	}
 	pthread_mutex_unlock(&client->mutex);
 	if (last)
-		lk__entry_free(entry);
+		entry_free(entry);
+}
+
+void lk__entries_init(lk_client *client)
+{
+	pthread_mutex_init(&client->holders.mutex, NULL);
+	pthread_mutex_init(&client->watch.mutex, NULL);
+	client->watch.armed_ns = LK__NEVER;
+}
+
+static void entries_drop(lk_client *client, struct lk__entry *entry)
+{
+	entries_remove(&client->entries, entry);
+	entry_free(entry);
+}
+
+/* One whose lock is on several nodes; it has references of others, which go with it. */
+static struct lk__entry *entries_quorum(lk_client *client)
+{
+	struct lk__entry *entry = NULL;
+	while ((entry = lk__entries_next(&client->entries, entry)) && !entry->is_quorum)
+		continue;
+	return entry;
+}
+
+void lk__entries_free(lk_client *client)
+{
+	struct lk__entry *entry, *next;
+	while ((entry = entries_quorum(client)))
+		entries_drop(client, entry);
+	for (entry = lk__entries_next(&client->entries, NULL); entry; entry = next) {
+		next = lk__entries_next(&client->entries, entry);
+		entries_drop(client, entry);
+	}
+	free(client->entries.chain);
+	free(client->holders.chain);
+	pthread_mutex_destroy(&client->holders.mutex);
+	lk__heap_free(&client->watch.heap);
+	pthread_mutex_destroy(&client->watch.mutex);
 }
 
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
@@ -463,7 +771,7 @@ void lk__entry_take_hold(struct lk__entry *entry)
 		atomic_fetch_sub(&entry->client->tracked, 1);
 	entry->counted = false;
 	entry->tracked = 0;
-	lk__holders_remove(entry);
+	holders_remove(entry);
 }
 
 int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold *hold)
@@ -473,6 +781,129 @@ int64_t lk__entry_lease_ms(const struct lk__entry *entry, const struct lk__hold 
 	if (hold->lease_ms)
 		return hold->lease_ms;
 	return elects ? watchdog_ms - watchdog_ms / LK__REST_PART : watchdog_ms;
+}
+
+/* ---- what contradicts a hold ---- */
+
+/*
+ * An answer or a message contradicts a hold of ours: the loop asks the server at once, by owner id.
+ *
+ * No such answer ends a hold by itself: it may be older than the grant, or be about something else
+ * that has the same key. The holds of a key are found by the tables above, so a client that has
+ * 100,000 of them finds those of one key as fast as one that has a few.
+ */
+
+void lk__doubt(struct lk__entry *entry)
+{
+	if (!atomic_exchange(&entry->doubt, true) && atomic_load(&entry->hold))
+		lk__watch_at(entry, lk__now_ns());
+}
+
+void lk__doubt_fronts(const struct lk__entry *entry)
+{
+	struct lk__front *front;
+	const struct lk__reds *reds = lk__entry_reds(entry);
+	if (!reds)
+		return;
+	DL_FOREACH(reds->fronts, front)
+	lk__doubt(front->entry);
+}
+
+struct channel_name {
+	char *text;
+	size_t size;
+};
+
+/* A lock's channel, or that of one of its waiters, whose name begins with it. */
+static bool is_channel_of_lock(const void *context, const char *name, size_t size)
+{
+	const struct channel_name *lock = context;
+	return size >= lock->size && memcmp(name, lock->text, lock->size) == 0;
+}
+
+/* Owners that have an entry each wait for a message, which nobody sends of what is simply gone:
+ * they try now. */
+static void wake_other_owners(struct lk__entry *entry)
+{
+	struct channel_name lock;
+	lock.text = lk__target_channel(&entry->target, &lock.size);
+	if (!lock.text)
+		return; /* out of memory: they look again by themselves */
+	pthread_mutex_lock(&entry->mutex);
+	lk__channels_wake(lk__entry_messages(entry), is_channel_of_lock, &lock);
+	pthread_mutex_unlock(&entry->mutex);
+	free(lock.text);
+}
+
+/* `context`: the last of them, with a reference. */
+static void doubt_owner(void *context, struct lk__entry *entry)
+{
+	struct lk__entry **owner = context;
+	lk__doubt(entry);
+	if (*owner)
+		return;
+	lk__entry_ref(entry);
+	*owner = entry;
+}
+
+void lk__doubt_key(lk_client *client, const char *key, size_t key_size)
+{
+	struct lk__entry *entry = NULL, *owner = NULL;
+	pthread_mutex_lock(&client->mutex);
+	while ((entry = entries_next_of(&client->entries, entry, key, key_size))) {
+		lk__doubt(entry);
+		lk__doubt_fronts(entry);
+	}
+	pthread_mutex_unlock(&client->mutex);
+	holders_each(&client->holders, key, key_size, true, doubt_owner, &owner);
+	holders_each(&client->holders, key, key_size, false, doubt_owner, &owner);
+	if (!owner)
+		return;
+	wake_other_owners(owner);
+	lk__entry_unref(owner);
+}
+
+/* True of the other side of the same lock, which the same owner may have. */
+static bool is_other_side(const struct lk__entry *entry, const struct lk__entry *other)
+{
+	size_t size = lk__entry_words_size(entry);
+	return other->target.recipe == entry->target.recipe->other_side &&
+	       lk__entry_words_size(other) == size && memcmp(other->words, entry->words, size) == 0;
+}
+
+static void doubt_other(void *context, struct lk__entry *other)
+{
+	const struct lk__entry *entry = context;
+	if (other != entry && atomic_load(&other->hold) && !is_other_side(entry, other))
+		lk__doubt(other);
+}
+
+/* Where the owners of a kind have one entry in common, only another kind has a second entry of the
+ * key: a client with one kind does not look, nor take its mutex, for each grant. */
+static void doubt_other_kinds(struct lk__entry *entry)
+{
+	lk_client *client = entry->client;
+	struct lk__entry *other = NULL;
+	pthread_mutex_lock(&client->mutex);
+	while ((other = entries_next_of(&client->entries, other, entry->target.key,
+					entry->target.key_size)))
+		doubt_other(entry, other);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+void lk__doubt_others(struct lk__entry *entry)
+{
+	lk_client *client = entry->client;
+	const struct lk__target *target = &entry->target;
+	bool shares = target->recipe->flags & LK__SHARES;
+	if (target->recipe->sharing == LK__NO_HOLD || entry->is_quorum)
+		return; /* which excludes nobody, or not on this node */
+	if (atomic_load(&client->entries.mixed))
+		doubt_other_kinds(entry);
+	holders_each(&client->holders, target->key, target->key_size, false, doubt_other, entry);
+	if (!shares)
+		holders_each(&client->holders, target->key, target->key_size, true, doubt_other,
+			     entry);
 }
 
 /* ---- the wait queue ---- */

@@ -385,8 +385,6 @@ static inline size_t lk__entry_name_size(const struct lk__entry *entry)
 void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);
 void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
-/* One without holds that is not in its client's table any more. */
-void lk__entry_free(struct lk__entry *entry);
 
 /* Its way on several nodes; NULL: it is on one. */
 static inline const struct lk__quorum *lk__entry_quorum(const struct lk__entry *entry)
@@ -412,6 +410,44 @@ static inline struct lk__reds *lk__entry_reds(const struct lk__entry *entry)
  * without a mutex. */
 struct lk__node *lk__entry_node(const struct lk__entry *entry);
 struct lk__conn *lk__entry_scripts(const struct lk__entry *entry);
+
+/* ---- those of a client ---- */
+
+/* What a client knows its entries by. The end: frees those that are left, whose holds are gone. No
+ * other thread is in a call. */
+void lk__entries_init(lk_client *client);
+void lk__entries_free(lk_client *client);
+
+/* With the client's mutex held: the one after `entry`, the first after NULL; NULL at the end. The
+ * order is that of the table; it stays while none is added, also when others are taken out. */
+struct lk__entry *lk__entries_next(const struct lk__entries *entries,
+				   const struct lk__entry *entry);
+
+/* The hold of an entry begins: with its mutex held. */
+void lk__holders_add(struct lk__entry *entry);
+
+/* Notes that an entry needs the watchdog's attention at `at_ns`, if not before. The entry cannot go
+ * meanwhile: its mutex is held, or a reference. */
+void lk__watch_at(struct lk__entry *entry, int64_t at_ns);
+
+/* ---- what contradicts a hold ---- */
+
+/* Puts the entry's grant in doubt: what we believe of it may be out of date. The entry cannot go
+ * meanwhile. */
+void lk__doubt(struct lk__entry *entry);
+
+/* Puts the red locks in doubt that have the entry among their nodes. The mutex of its client is
+ * held. */
+void lk__doubt_fronts(const struct lk__entry *entry);
+
+/* An answer says that nobody, or somebody else, has the key: all holds of this client under it are
+ * in doubt, whatever their kind and owner, and the callers that wait for them try. No mutex is
+ * held. */
+void lk__doubt_key(lk_client *client, const char *key, size_t key_size);
+
+/* The server has granted the entry's lock: other holds of its key that it excludes are in doubt.
+ * The entry's mutex is held. */
+void lk__doubt_others(struct lk__entry *entry);
 
 /* Everything below: with the entry's mutex held. */
 

@@ -13,7 +13,6 @@
 #include "lock/client.h"
 #include "lock/compensation.h"
 #include "lock/entry.h"
-#include "lock/entry_table.h"
 #include "lock/hold.h"
 #include "lock/operation.h"
 #include "lock/release.h"
@@ -220,7 +219,6 @@ static void entry_free(struct lk__entry *entry)
 	red_free(lk__red_of(entry));
 	atomic_fetch_sub(&entry->client->quorums, 1);
 	entry->data = NULL;
-	lk__watch_forget(entry->client, entry); /* a node may have been lost until now */
 }
 
 /* ---- giving back ---- */

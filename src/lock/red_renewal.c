@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "lock/entry_table.h"
 #include "lock/hold.h"
 #include "lock/loop.h"
 #include "lock/renewal.h"

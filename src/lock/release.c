@@ -12,7 +12,6 @@
 #include "conf/config.h"
 #include "lock/client.h"
 #include "lock/compensation.h"
-#include "lock/entry_table.h"
 #include "lock/hold.h"
 
 static int release_fail(const struct lk__release *release, int code, const char *reason)

@@ -9,7 +9,6 @@
 #ifndef LK__LOCK_RENEWAL_H
 #define LK__LOCK_RENEWAL_H
 
-#include "lock/entry_table.h"
 #include "lock/hold.h"
 #include "sync/recipe.h"
 

@@ -8,8 +8,6 @@
 #include "conn/conn.h"
 #include "conn/node.h"
 #include "conn/tracking.h"
-#include "lock/doubt.h"
-#include "lock/entry_table.h"
 #include "resp/reply.h"
 #include "sync/script.h"
 

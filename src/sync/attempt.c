@@ -44,7 +44,8 @@ uint64_t lk__pace_holder(const char *token, size_t size)
 	return hash ? hash : 1;
 }
 
-void lk__pace_see(struct lk__pace *pace, uint64_t holder)
+/* The holder was seen; 0: the answer does not say which it is. */
+static void pace_see(struct lk__pace *pace, uint64_t holder)
 {
 	bool other = holder && pace->holder && holder != pace->holder;
 	pace->holder = holder;
@@ -52,7 +53,8 @@ void lk__pace_see(struct lk__pace *pace, uint64_t holder)
 	pace->looks = other ? 1 : pace->looks + 1;
 }
 
-int64_t lk__pace_ns(const struct lk__pace *pace, int64_t poll_ns)
+/* Until the next look. */
+static int64_t pace_ns(const struct lk__pace *pace, int64_t poll_ns)
 {
 	assert(poll_ns > 0);
 	if (!pace->holder)
@@ -239,7 +241,7 @@ static struct lk__effects attempt_spin(struct lk__attempt *attempt, struct lk__e
 				       int64_t now_ns)
 {
 	const struct lk__attempt_want *want = &attempt->want;
-	int64_t pause_ns = want->poll_ns ? lk__pace_ns(&attempt->pace, want->poll_ns)
+	int64_t pause_ns = want->poll_ns ? pace_ns(&attempt->pace, want->poll_ns)
 					 : grown_ns(want->spin_min_ns, want->spin_max_ns,
 						    want->spin_factor, attempt->spun);
 	if (pause_ns < want->spin_max_ns && want->spin_factor > 1)
@@ -277,7 +279,7 @@ static int64_t attempt_wait_until_ns(const struct lk__attempt *attempt, int64_t 
 		ttl_ms++; /* the key is there until the whole ms is over */
 	int64_t until_ns = lk__after_ms(now_ns, ttl_ms);
 	int64_t poll_ns = attempt->want.poll_ns;
-	int64_t most_ns = poll_ns ? lk__pace_ns(&attempt->pace, poll_ns) : attempt->want.look_ns;
+	int64_t most_ns = poll_ns ? pace_ns(&attempt->pace, poll_ns) : attempt->want.look_ns;
 	return most_ns ? lk__earlier(until_ns, now_ns + most_ns) : until_ns;
 }
 
@@ -290,7 +292,7 @@ static struct lk__effects attempt_busy(struct lk__attempt *attempt,
 	attempt->code = 0;
 	attempt->failures = 0;
 	attempt->was_late = false;
-	lk__pace_see(&attempt->pace, event->holder);
+	pace_see(&attempt->pace, event->holder);
 	if (attempt->want.once)
 		return attempt_fail(attempt, effects, event, LK_EBUSY, now_ns);
 	if (attempt->rules.spins)

@@ -169,12 +169,6 @@ struct lk__pace {
 /* Which holder it is, by its token; never 0. */
 uint64_t lk__pace_holder(const char *token, size_t size);
 
-/* The holder was seen; 0: the answer does not say which it is. */
-void lk__pace_see(struct lk__pace *pace, uint64_t holder);
-
-/* Until the next look. */
-int64_t lk__pace_ns(const struct lk__pace *pace, int64_t poll_ns);
-
 struct lk__attempt {
 	struct lk__attempt_rules rules;
 	struct lk__attempt_want want; /* of the present head */

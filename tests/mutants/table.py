@@ -420,7 +420,7 @@ MUTANTS = [
         World("elections")),
     # ---- told, and asked ----
     Mutant("untold", "a holder whose key was touched asks at its next renewal", [
-        ("src/lock/doubt.c", "\t\tlk__doubt(entry);\n\t\tlk__doubt_fronts(entry);",
+        ("src/lock/entry.c", "\t\tlk__doubt(entry);\n\t\tlk__doubt_fronts(entry);",
          "\t\tlk__doubt_fronts(entry);")],
         World("told")),
     Mutant("ask-unlooked", "a renewal does not look for a request", [
