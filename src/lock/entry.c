@@ -407,8 +407,7 @@ static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const stru
 
 struct lk__node *lk__entry_node(const struct lk__entry *entry)
 {
-	struct lk__topo *topo = entry->client->topo;
-	return topo->ops->node_of(topo, entry->target.slot);
+	return lk__topo_at_slot(entry->client->topo, entry->target.slot);
 }
 
 struct lk__conn *lk__entry_messages(const struct lk__entry *entry)

@@ -8,7 +8,8 @@
 
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/node.h"
+#include "topo/sentinel.h"
+#include "topo/topo.h"
 
 /* A replica, and what it is one of. */
 struct replica {
@@ -18,7 +19,7 @@ struct replica {
 	bool followed;  /* ever */
 };
 
-struct lk__master {
+struct master {
 	struct lk__finder finder; /* first */
 	const struct lk__master_ops *ops;
 	struct lk__scout *scout;
@@ -36,7 +37,7 @@ struct lk__master {
 	uint64_t generation;        /* as of which it is believed */
 };
 
-static struct lk__master *master_of(const struct lk__scout *scout)
+static struct master *master_of(const struct lk__scout *scout)
 {
 	return lk__scout_kind(scout);
 }
@@ -68,7 +69,7 @@ static void replica_set(struct replica *replica, const char *place, const struct
 }
 
 /* Its own; else one that is free; else, if it is alive, that of one that is not. */
-static struct replica *master_slot(struct lk__master *master, const char *place, const char *of,
+static struct replica *master_slot(struct master *master, const char *place, const char *of,
 				   bool alive)
 {
 	struct replica *free = NULL, *down = NULL;
@@ -87,7 +88,7 @@ static struct replica *master_slot(struct lk__master *master, const char *place,
 }
 
 /* It has followed this master, or one before it. */
-static bool has_followed(const struct lk__master *master, const char *place)
+static bool has_followed(const struct master *master, const char *place)
 {
 	for (size_t i = 0; i < LK__ACKS_MAX; i++)
 		if (master->replicas[i].followed && strcmp(master->replicas[i].place, place) == 0)
@@ -100,7 +101,7 @@ static bool has_followed(const struct lk__master *master, const char *place)
  * once it has followed, or when its master has it connected. It takes sentinels 8 s to have it
  * follow the new master, and up to 10 s to see that it does. They may promote it again before that.
  */
-static bool is_returning(const struct lk__master *master, const struct lk__master_replica *replica)
+static bool is_returning(const struct master *master, const struct lk__master_replica *replica)
 {
 	return replica->was_master || strcmp(replica->place, master->former) == 0;
 }
@@ -110,7 +111,7 @@ static bool is_returning(const struct lk__master *master, const struct lk__maste
 void lk__master_hear(const struct lk__scout *scout, const struct lk__peer *peer,
 		     const struct lk__master_replica *replica)
 {
-	struct lk__master *master = master_of(scout);
+	struct master *master = master_of(scout);
 	char cut[LK__CONN_PLACE_SIZE];
 	snprintf(cut, sizeof(cut), "%.63s", replica->place);
 	bool linked = !replica->alive || replica->promoted || replica->follows;
@@ -145,7 +146,7 @@ static bool replica_is_shown(const struct replica *replica, const char *place, u
 }
 
 /* Under the replicas' mutex. */
-static void master_set_returning(struct lk__master *master, const char *place, uint64_t round,
+static void master_set_returning(struct master *master, const char *place, uint64_t round,
 				 bool over)
 {
 	struct lk__replicas *replicas = &master->node->replicas;
@@ -155,7 +156,7 @@ static void master_set_returning(struct lk__master *master, const char *place, u
 	atomic_store(&replicas->returns, returns);
 }
 
-static void master_count_named(struct lk__master *master, const char *place, bool over, bool few)
+static void master_count_named(struct master *master, const char *place, bool over, bool few)
 {
 	struct lk__replicas *replicas = &master->node->replicas;
 	uint64_t round = lk__scout_round(master->scout);
@@ -171,7 +172,7 @@ static void master_count_named(struct lk__master *master, const char *place, boo
 	pthread_mutex_unlock(&replicas->mutex);
 }
 
-static void master_count_listed(struct lk__master *master, const char *place)
+static void master_count_listed(struct master *master, const char *place)
 {
 	struct lk__replicas *replicas = &master->node->replicas;
 	pthread_mutex_lock(&replicas->mutex);
@@ -180,7 +181,7 @@ static void master_count_listed(struct lk__master *master, const char *place)
 	pthread_mutex_unlock(&replicas->mutex);
 }
 
-static void master_count_replicas(struct lk__master *master, const char *place, bool over, bool few)
+static void master_count_replicas(struct master *master, const char *place, bool over, bool few)
 {
 	if (master->ops->replicas)
 		master_count_listed(master, place);
@@ -191,7 +192,7 @@ static void master_count_replicas(struct lk__master *master, const char *place, 
 /* ---- what is believed ---- */
 
 /* "": nothing. */
-static void master_believe(struct lk__master *master, const char *place)
+static void master_believe(struct master *master, const char *place)
 {
 	const struct lk_config *config = lk__scout_config(master->scout);
 	char reason[128];
@@ -217,7 +218,7 @@ static void master_believe(struct lk__master *master, const char *place)
 
 bool lk__master_judge(struct lk__scout *scout, bool over, lk_error *error)
 {
-	struct lk__master *master = master_of(scout);
+	struct master *master = master_of(scout);
 	char place[LK__PLACE_SIZE];
 	enum lk__verdict verdict = master->ops->judge(scout, master->believed, over, place, error);
 	bool few = verdict == LK__VERDICT_FEW;
@@ -241,7 +242,7 @@ static int master_find(struct lk__finder *finder, struct lk_config *config,
 		       uint64_t *generation_out, uint64_t *asked, int64_t deadline_ns,
 		       lk_error *error)
 {
-	struct lk__master *master = (struct lk__master *)finder;
+	struct master *master = (struct master *)finder;
 	char place[LK__PLACE_SIZE];
 	int rc = lk__scout_await(master->scout, asked, deadline_ns, error);
 	if (rc == 1)
@@ -258,12 +259,12 @@ static int master_find(struct lk__finder *finder, struct lk_config *config,
 
 static void master_suspect(struct lk__finder *finder)
 {
-	lk__scout_want(((struct lk__master *)finder)->scout, LK__WANT_SUSPECTED);
+	lk__scout_want(((struct master *)finder)->scout, LK__WANT_SUSPECTED);
 }
 
 static void master_unref(struct lk__finder *finder)
 {
-	struct lk__master *master = (struct lk__master *)finder;
+	struct master *master = (struct master *)finder;
 	if (atomic_fetch_sub(&finder->refs, 1) > 1)
 		return;
 	lk__scout_unref(master->scout);
@@ -277,32 +278,19 @@ static const struct lk__finder_ops master_finder_ops = {
 	.unref = master_unref,
 };
 
-struct lk__finder *lk__master_finder(struct lk__master *master)
+/* The node's server moves: a scout finds it. */
+static int master_new(struct master **master_out, struct lk__node *node, lk_error *error)
 {
-	return &master->finder;
-}
-
-int64_t lk__master_turn(struct lk__master *master, int set_fd)
-{
-	return lk__scout_turn(master->scout, set_fd);
-}
-
-/* ---- birth and death ---- */
-
-void lk__master_stop(struct lk__master *master)
-{
-	lk__scout_stop(master->scout);
-}
-
-int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *ops,
-		   struct lk_config *asking, struct lk__node *node, lk_error *error)
-{
-	struct lk__master *master = calloc(1, sizeof(*master));
+	const struct lk_config *config = node->config;
+	bool watched = config->deployment == LK__SENTINEL;
+	const struct lk__master_ops *ops = watched ? &lk__sentinel_ops : &lk__replicas_ops;
+	struct lk_config *asking = watched ? lk__sentinel_config(config) : lk__config_copy(config);
+	struct master *master = calloc(1, sizeof(*master));
 	if (!master) {
 		lk_config_free(asking);
 		return lk__fail(error, LK_ENOMEM, "out of memory");
 	}
-	int rc = lk__scout_new(&master->scout, &ops->scout, master, asking, node->config, error);
+	int rc = lk__scout_new(&master->scout, &ops->scout, master, asking, config, error);
 	if (rc < 0) {
 		free(master);
 		return rc;
@@ -314,6 +302,70 @@ int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *
 	master->node = node;
 	node->replicas.named = !ops->replicas;
 	node->replicas.listed = ops->replicas;
+	node->finder = &master->finder;
 	*master_out = master;
+	return 0;
+}
+
+/* ---- one node that has every key ---- */
+
+struct lone {
+	struct lk__topo topo; /* first */
+	struct lk__node node;
+	struct master *master; /* finds its server; NULL: that does not move */
+};
+
+static struct lk__node *lone_node_at(struct lk__topo *topo, size_t index)
+{
+	return index == 0 ? topo->node : NULL;
+}
+
+static int64_t lone_turn(struct lk__topo *topo, int set_fd)
+{
+	struct master *master = ((struct lone *)topo)->master;
+	return master ? lk__scout_turn(master->scout, set_fd) : LK__NEVER;
+}
+
+/* The scout first: it breaks connections. The master does not touch the node any more then. */
+static void lone_close(struct lk__topo *topo)
+{
+	struct lone *lone = (struct lone *)topo;
+	if (lone->master)
+		lk__scout_stop(lone->master->scout);
+	lk__node_close(&lone->node);
+}
+
+static void lone_free(struct lk__topo *topo)
+{
+	struct lone *lone = (struct lone *)topo;
+	lk__node_destroy(&lone->node);
+	if (lone->master)
+		master_unref(&lone->master->finder);
+	free(lone);
+}
+
+static const struct lk__topo_ops lone_ops = {
+	.node_at = lone_node_at,
+	.keeper_at = lone_node_at,
+	.turn = lone_turn,
+	.close = lone_close,
+	.free = lone_free,
+};
+
+int lk__topo_lone_new(struct lk__topo **topo_out, const struct lk_config *config,
+		      const struct lk__node_events *events, void *context, lk_error *error)
+{
+	struct lone *lone = calloc(1, sizeof(*lone));
+	if (!lone)
+		return lk__fail(error, LK_ENOMEM, "out of memory");
+	lone->topo = (struct lk__topo){.ops = &lone_ops, .node = &lone->node};
+	int rc = lk__node_init(&lone->node, config, events, context, error);
+	if (rc == 0 && config->deployment != LK__SINGLE)
+		rc = master_new(&lone->master, &lone->node, error);
+	if (rc < 0) {
+		lone_free(&lone->topo);
+		return rc;
+	}
+	*topo_out = &lone->topo;
 	return 0;
 }

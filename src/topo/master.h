@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One master that moves: the finder of its node, as a scout makes it known.
+ * One node that has every key: a server, or a master that moves. Then this is the finder of the
+ * node, as a scout makes the master known.
  *
  * - When another server is believed, it raises the finder's generation and then disowns the node's
  *   older connections: their holds are in doubt, and are verified at the new master.
@@ -13,9 +14,6 @@
 
 #include "conn/node.h"
 #include "topo/scout.h"
-
-struct lk__master;
-struct lk__node;
 
 /* The kind of deployment makes this of the answers so far. */
 enum lk__verdict {
@@ -40,19 +38,6 @@ struct lk__master_ops {
 
 /* Both kinds of master: with listed replicas, and watched by sentinels. */
 extern const struct lk__master_ops lk__replicas_ops, lk__sentinel_ops;
-
-/* `asking` as lk__scout_new() takes it. */
-int lk__master_new(struct lk__master **master_out, const struct lk__master_ops *ops,
-		   struct lk_config *asking, struct lk__node *node, lk_error *error);
-
-/* The finder of the node, whose reference is the caller's. */
-struct lk__finder *lk__master_finder(struct lk__master *master);
-
-/* See lk__scout_turn(). */
-int64_t lk__master_turn(struct lk__master *master, int set_fd);
-
-/* The node is not touched any more. */
-void lk__master_stop(struct lk__master *master);
 
 /* ---- for the kinds, on the scout's thread ---- */
 

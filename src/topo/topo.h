@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "conf/config.h"
 #include "conn/node.h"
 
 /* ---- slots ---- */
@@ -29,7 +30,8 @@ uint16_t lk__slot_of(const void *key, size_t size);
 struct lk__topo;
 
 struct lk__topo_ops {
-	/* Without I/O: the one that had the slot when that was last heard. */
+	/* Without I/O: the one that had the slot when that was last heard. NULL: see
+	 * struct lk__topo. */
 	struct lk__node *(*node_of)(struct lk__topo *topo, uint16_t slot);
 	struct lk__node *(*node_at)(struct lk__topo *topo, size_t index); /* NULL beyond the last */
 	/* The same of the nodes that have keys, once a connection was made. */
@@ -51,16 +53,25 @@ struct lk__topo_ops {
 /* The first member of every kind. */
 struct lk__topo {
 	const struct lk__topo_ops *ops;
-	bool slotted; /* keys are on different nodes; else all are in slot 0 */
+	bool slotted;          /* keys are on different nodes; else all are in slot 0, */
+	struct lk__node *node; /* and on this one */
 };
 
-/* The kind that the configuration names. No I/O. */
-int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
-		 const struct lk__node_events *events, void *context, lk_error *error);
+/* One node, which has every key (master.c). */
+int lk__topo_lone_new(struct lk__topo **topo_out, const struct lk_config *config,
+		      const struct lk__node_events *events, void *context, lk_error *error);
 
-/* Several masters, each with some of the slots. */
+/* Several masters, each with some of the slots (cluster.c). */
 int lk__topo_cluster_new(struct lk__topo **topo_out, const struct lk_config *config,
 			 const struct lk__node_events *events, void *context, lk_error *error);
+
+/* The kind that the configuration names. No I/O. */
+static inline int lk__topo_new(struct lk__topo **topo_out, const struct lk_config *config,
+			       const struct lk__node_events *events, void *context, lk_error *error)
+{
+	return (config->deployment == LK__CLUSTER ? lk__topo_cluster_new : lk__topo_lone_new)(
+		topo_out, config, events, context, error);
+}
 
 static inline int64_t lk__topo_turn(struct lk__topo *topo, int set_fd)
 {
@@ -82,9 +93,14 @@ static inline uint16_t lk__topo_slot(const struct lk__topo *topo, const void *ke
 	return topo->slotted ? lk__slot_of(key, size) : 0;
 }
 
+static inline struct lk__node *lk__topo_at_slot(struct lk__topo *topo, uint16_t slot)
+{
+	return topo->slotted ? topo->ops->node_of(topo, slot) : topo->node;
+}
+
 static inline struct lk__node *lk__topo_node_of(struct lk__topo *topo, const void *key, size_t size)
 {
-	return topo->ops->node_of(topo, lk__topo_slot(topo, key, size));
+	return lk__topo_at_slot(topo, lk__topo_slot(topo, key, size));
 }
 
 #endif

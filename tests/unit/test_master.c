@@ -11,22 +11,24 @@
 #include "conf/config.h"
 #include "conn/node.h"
 #include "topo/master.h"
+#include "topo/topo.h"
+#include "topo/vote.h"
 
 #define MASTER "one.test:6379"
 #define REPLICA "two.test:6379"
 
-static struct lk__node node;
-static struct lk__master *master;
+static struct lk__topo *topo;
 static lk_config *config;
 static uint64_t round_now;
 
 void *__wrap_lk__scout_kind(const struct lk__scout *scout);
 uint64_t __wrap_lk__scout_round(const struct lk__scout *scout);
+struct lk__vote __wrap_lk__vote_of(const struct lk__scout *scout);
 
 void *__wrap_lk__scout_kind(const struct lk__scout *scout)
 {
 	(void)scout;
-	return master;
+	return topo->node->finder;
 }
 
 uint64_t __wrap_lk__scout_round(const struct lk__scout *scout)
@@ -35,15 +37,13 @@ uint64_t __wrap_lk__scout_round(const struct lk__scout *scout)
 	return round_now;
 }
 
-static enum lk__verdict judge(const struct lk__scout *scout, const char *believed, bool over,
-			      char *place_out, lk_error *error)
+/* All sentinels name it. */
+struct lk__vote __wrap_lk__vote_of(const struct lk__scout *scout)
 {
-	(void)scout, (void)believed, (void)over, (void)error;
-	snprintf(place_out, LK__PLACE_SIZE, MASTER);
-	return LK__VERDICT_MASTER;
+	static const char common[LK__PLACE_SIZE] = MASTER;
+	(void)scout;
+	return (struct lk__vote){.common = common, .most = 1, .votes = 1, .known = 1};
 }
-
-static const struct lk__master_ops ops = {.judge = judge};
 
 static void ignore(void *context)
 {
@@ -59,26 +59,22 @@ static int set_up(void **state)
 	lk_error error;
 	round_now = 1;
 	assert_int_equal(lk_config_new(&config, &error), 0);
-	assert_int_equal(lk_config_set(config, "url", "redis://nowhere.test", &error), 0);
-	memset(&node, 0, sizeof(node));
-	assert_int_equal(lk__node_init(&node, config, &events, NULL, &error), 0);
-	assert_int_equal(lk__master_new(&master, &ops, lk__config_copy(config), &node, &error), 0);
+	assert_int_equal(lk_config_set(config, "url", "redis-sentinel://nowhere.test/name", &error),
+			 0);
+	assert_int_equal(lk__topo_new(&topo, config, &events, NULL, &error), 0);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	struct lk__finder *finder = lk__master_finder(master);
-	lk__master_stop(master);
-	finder->ops->unref(finder);
-	lk__node_close(&node);
-	lk__node_destroy(&node);
+	topo->ops->close(topo);
+	topo->ops->free(topo);
 	config = lk_config_free(config);
 	return 0;
 }
 
-/* A peer answers a question of that round. */
+/* A sentinel answers a question of that round. */
 static void peer_says(uint64_t asked_round, bool alive)
 {
 	struct lk__peer peer = {.asked_round = asked_round, .says = MASTER};
@@ -90,7 +86,7 @@ static int counted(bool over)
 {
 	lk_error error;
 	assert_true(lk__master_judge(NULL, over, &error));
-	return atomic_load(&node.replicas.count);
+	return atomic_load(&topo->node->replicas.count);
 }
 
 static void test_a_replica_counts_in_its_round_and_until_the_next_is_over(void **state)
