@@ -10,7 +10,7 @@
 Each line names what it is filled with, and says the rest for a reader. "(not read)": the script has
 no use for it. A name is one of these, the first that fits:
 
-- A function words_NAME() in src/sync/script_calls.c, which writes the word, or several of them; its
+- A function words_NAME() in src/sync/script.c, which writes the word, or several of them; its
   parameters are resolved as names, too.
 - A parameter of the function that sends the script.
 - A member of its first parameter, where that is a struct.

@@ -68,6 +68,7 @@ enum lk__sharing {
 #define LK__TURNS 2048u     /* a release wakes the client that has waited longest */
 #define LK__SHARES 4096u    /* several owners hold it at once */
 #define LK__ELECTS 8192u    /* its owner is told that it leads, and that it does not any more */
+#define LK__JAVA_COUNTER 16384u /* its fence tokens are Redisson's as well */
 #define LK__BECOMES_HOLDS 1024u /* of a grant without a hold its caller makes holds of their own */
 
 /* The part of the time that the server keeps a leader's place which is left when its lease is
@@ -168,10 +169,8 @@ struct lk__recipe {
 /* "<uuid>:<number>" */
 void lk__field_of(const char *client_id, uint64_t number, char field_out[LK__FIELD_SIZE]);
 
-/* The name of the channel or key that Redisson derives: "prefix:{name}:suffix", or
- * "prefix:name:suffix" for a name with a "{"; or only one of both. NULL when out of memory. */
-char *lk__name_with(const char *prefix, const char *name, size_t name_size, const char *suffix,
-		    size_t *size_out);
+/* The name of the channel or key that Redisson derives: "prefix:{name}" and "{name}:suffix", but
+ * without braces for a name with a "{". NULL when out of memory. */
 char *lk__derived_name(const char *prefix, const char *name, size_t name_size, size_t *size_out);
 char *lk__suffixed_name(const char *name, size_t name_size, const char *suffix, size_t *size_out);
 

@@ -51,10 +51,11 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 	return exchanged == LK__EXCHANGED ? LK__EXCHANGE_UNKNOWN : exchanged;
 }
 
-#define FENCED_RECIPE                                                                              \
+#define FENCED_RECIPE(more)                                                                        \
 	{                                                                                          \
 		.type = "fenced lock", .channel_prefix = LK__LOCK_CHANNEL_PREFIX,                  \
-		.sharing = LK__ONE_QUEUE, .flags = LK__NEEDS_SERVER | LK__FENCES | LK__TURNS,      \
+		.sharing = LK__ONE_QUEUE,                                                          \
+		.flags = LK__NEEDS_SERVER | LK__FENCES | LK__TURNS | (more),                       \
 		.acquire = fenced_acquire, .release = lk__lock_release, .keep = lk__lock_keep,     \
 		.exchange = lk__fenced_acquire, .force = lk__lock_force, .renew = lk__lock_renew,  \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \
@@ -62,8 +63,8 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 		.read_keep = lk__reply_released, .read_exchange = fenced_read_exchange,            \
 	}
 
-const struct lk__recipe lk__fenced_recipe = FENCED_RECIPE;
-const struct lk__recipe lk__fenced_java_recipe = FENCED_RECIPE;
+const struct lk__recipe lk__fenced_recipe = FENCED_RECIPE(0);
+const struct lk__recipe lk__fenced_java_recipe = FENCED_RECIPE(LK__JAVA_COUNTER);
 
 struct lk__request *lk__fence_check(const struct lk__fence_check *check)
 {

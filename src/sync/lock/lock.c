@@ -4,21 +4,26 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
+/* A command on the key, and on that field of it, unless that is NULL. */
+static struct lk__request *key_command(const char *verb, const struct lk__target *target,
+				       const char *field)
+{
+	struct lk__words words = {0};
+	lk__words_text(&words, verb);
+	lk__words_add(&words, target->key, target->key_size);
+	if (field)
+		lk__words_text(&words, field);
+	return lk__words_command(&words);
+}
+
 struct lk__request *lk__lock_is_locked(const struct lk__target *target)
 {
-	struct lk__words words = {.count = 0};
-	lk__words_text(&words, "EXISTS");
-	lk__words_add(&words, target->key, target->key_size);
-	return lk__words_command(&words);
+	return key_command("EXISTS", target, NULL);
 }
 
 struct lk__request *lk__lock_is_held_by(const struct lk__target *target, const char *field)
 {
-	struct lk__words words = {.count = 0};
-	lk__words_text(&words, "HEXISTS");
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_text(&words, field);
-	return lk__words_command(&words);
+	return key_command("HEXISTS", target, field);
 }
 
 const struct lk__recipe lk__lock_recipe = {
@@ -45,11 +50,7 @@ const struct lk__recipe lk__lock_recipe = {
 /* Without a message there is nothing that needs a script. */
 static struct lk__request *spin_release(const struct lk__target *target, const char *field)
 {
-	struct lk__words words = {.count = 0};
-	lk__words_text(&words, "HDEL");
-	lk__words_add(&words, target->key, target->key_size);
-	lk__words_text(&words, field);
-	return lk__words_command(&words);
+	return key_command("HDEL", target, field);
 }
 
 static enum lk__released spin_read_release(const struct lk__request *request, int64_t *listeners)

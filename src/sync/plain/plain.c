@@ -6,19 +6,6 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-static struct lk__request *plain_command(const char *verb, const struct lk__target *target)
-{
-	struct lk__words words = {0};
-	lk__words_text(&words, verb);
-	lk__words_add(&words, target->key, target->key_size);
-	return lk__words_command(&words);
-}
-
-static struct lk__request *plain_is_locked(const struct lk__target *target)
-{
-	return plain_command("EXISTS", target);
-}
-
 static struct lk__request *plain_is_held_by(const struct lk__target *target, const char *field)
 {
 	/* A string that is longer than the token is answered with one byte more, and is another. */
@@ -63,7 +50,7 @@ const struct lk__recipe lk__plain_recipe = {
 	.exchange = lk__plain_exchange,
 	.force = lk__plain_force,
 	.renew = lk__plain_renew,
-	.is_locked = plain_is_locked,
+	.is_locked = lk__lock_is_locked,
 	.is_held_by = plain_is_held_by,
 	.read_acquire = plain_read_acquire,
 	.read_release = lk__reply_turn_given,

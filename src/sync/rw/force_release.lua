@@ -6,7 +6,7 @@
 --   ARGV[2]  channel
 --   ARGV[3]  message: "0" for the read side, "1" for the write side
 --
--- Sent by lk__rw_force(target, side, message).
+-- Sent by lk__rw_force(target).
 -- Keys beside KEYS: the order of turns (turns.lua), in the lock's slot.
 -- Answers: 1 freed, 0 nobody has that side. A key of another type is left alone (WRONGTYPE).
 local lock = KEYS[1]

@@ -10,7 +10,7 @@
 --   ARGV[4]  kept: field that is nobody's, of that side
 --   ARGV[5]  message: "0" from the read side, "1" from the write side
 --
--- Sent by lk__rw_keep(target, field, message, keep_ms).
+-- Sent by lk__rw_keep(target, field, keep_ms).
 -- Answers: nil, not the owner · integer: kept, so many subscribers heard of it.
 -- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells; in its slot.
 -- Works under memory pressure: the first write is a HDEL. Safe to send twice: a repetition finds

@@ -8,7 +8,7 @@
 --   ARGV[2]  channel
 --   ARGV[3]  message: "0" from the read side, "1" from the write side
 --
--- Sent by lk__rw_release(target, field, message).
+-- Sent by lk__rw_release(target, field).
 -- Answers: nil, not the owner · integer: given up, so many subscribers heard of it.
 -- Keys beside KEYS: the timeout keys of the other holds, which only the hash tells, and the order
 -- of the writers' turns (turns.lua); in its slot.

@@ -9,27 +9,6 @@
 
 /* ---- the read side: shared by any number of owners, and by one that has the write side ---- */
 
-static struct lk__request *read_release(const struct lk__target *target, const char *field)
-{
-	return lk__rw_release(target, field, "0");
-}
-
-static struct lk__request *read_keep(const struct lk__target *target, const char *field,
-				     int64_t keep_ms)
-{
-	return lk__rw_keep(target, field, "0", keep_ms);
-}
-
-static struct lk__request *read_force(const struct lk__target *target)
-{
-	return lk__rw_force(target, "read", "0");
-}
-
-static struct lk__request *read_is_locked(const struct lk__target *target)
-{
-	return lk__rw_is_locked(target, "read");
-}
-
 const struct lk__recipe lk__read_recipe = {
 	.type = "read lock",
 	.channel_prefix = LK__RW_CHANNEL_PREFIX,
@@ -37,11 +16,11 @@ const struct lk__recipe lk__read_recipe = {
 	.flags = LK__NO_TERMS | LK__DOWNGRADES | LK__SHARES,
 	.other_side = &lk__write_recipe,
 	.acquire = lk__rw_read_acquire,
-	.release = read_release,
-	.keep = read_keep,
-	.force = read_force,
+	.release = lk__rw_release,
+	.keep = lk__rw_keep,
+	.force = lk__rw_force,
 	.renew = lk__rw_read_renew,
-	.is_locked = read_is_locked,
+	.is_locked = lk__rw_is_locked,
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
@@ -63,19 +42,14 @@ static const char *write_field(struct field *field, const char *owner)
 static struct lk__request *write_release(const struct lk__target *target, const char *owner)
 {
 	struct field field;
-	return lk__rw_release(target, write_field(&field, owner), "1");
+	return lk__rw_release(target, write_field(&field, owner));
 }
 
 static struct lk__request *write_keep(const struct lk__target *target, const char *owner,
 				      int64_t keep_ms)
 {
 	struct field field;
-	return lk__rw_keep(target, write_field(&field, owner), "1", keep_ms);
-}
-
-static struct lk__request *write_force(const struct lk__target *target)
-{
-	return lk__rw_force(target, "write", "1");
+	return lk__rw_keep(target, write_field(&field, owner), keep_ms);
 }
 
 /* The reentrant lock's script does it: a field of the hash, and the hash's time to live. */
@@ -97,11 +71,6 @@ static struct lk__request *write_renew(const struct lk__renewal *renewals, size_
 	return request;
 }
 
-static struct lk__request *write_is_locked(const struct lk__target *target)
-{
-	return lk__rw_is_locked(target, "write");
-}
-
 static struct lk__request *write_is_held_by(const struct lk__target *target, const char *owner)
 {
 	struct field field;
@@ -117,9 +86,9 @@ const struct lk__recipe lk__write_recipe = {
 	.acquire = lk__rw_write_acquire,
 	.release = write_release,
 	.keep = write_keep,
-	.force = write_force,
+	.force = lk__rw_force,
 	.renew = write_renew,
-	.is_locked = write_is_locked,
+	.is_locked = lk__rw_is_locked,
 	.is_held_by = write_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
