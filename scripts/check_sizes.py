@@ -19,6 +19,7 @@ SUBJECTS: dict[str, str] = {
     "src/api/counter.c": "counter_call",
     "src/api/election.c": "lk_election",
     "src/api/inspect.c": "lk__look",
+    "src/api/lock.c": "lk_lock",
     "src/api/watch_look.c": "lk__watched",
     "src/conn/conn.c": "lk__conn",
     "src/lock/acquire.c": "lk__acquire",

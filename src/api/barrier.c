@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/barrier.h"

@@ -2,6 +2,7 @@
 #include "api/check.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <lockkeeper.h>
@@ -10,6 +11,7 @@
 #include "conf/config.h"
 #include "sync/recipes.h"
 
+#define KEY_SHOWN 120         /* bytes of a key in a message */
 #define OPTIONS_SIZE_MAX 1024 /* of any options struct that will ever be */
 
 int lk__check_forked(const lk_client *client, const char *operation, lk_error *error)
@@ -85,6 +87,74 @@ int lk__check_note(const char *operation, const char *what, const char *note, lk
 	const char *fault = note ? lk__note_fault(note) : NULL;
 	return fault ? lk__fail(error, LK_EINVAL, "%s: %s %s", operation, what, fault) : 0;
 }
+
+/* ---- names ---- */
+
+int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
+		   lk_error *error)
+{
+	if (!client || !name)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	size_t size = *name_size == LK_STRLEN ? strnlen(name, LK_NAME_SIZE_MAX + 1) : *name_size;
+	if (size == 0)
+		return lk__fail(error, LK_EINVAL, "%s: the name is empty", operation);
+	int rc = lk__client_check(client, operation, error);
+	if (rc < 0)
+		return rc;
+	size_t most = LK_NAME_SIZE_MAX - strlen(client->config->key_prefix);
+	if (size > most)
+		return lk__fail(error, LK_EINVAL, "%s: the name has more than %zu bytes", operation,
+				most);
+	*name_size = size;
+	return 0;
+}
+
+/* Fails with the key and the one that is derived from it. */
+static int name_fail_slots(const char *key, size_t key_size, const char *derives,
+			   const char *operation, lk_error *error)
+{
+	size_t size = 0;
+	char *derived = lk__derived_name(derives, key, key_size, &size);
+	int rc = lk__fail(error, derived ? LK_EINVAL : LK_ENOMEM,
+			  "%s: the braces in the name would put its keys %.*s and %.*s in "
+			  "different slots of a cluster: use none, or a {tag}",
+			  operation, (int)(key_size < KEY_SHOWN ? key_size : KEY_SHOWN), key,
+			  (int)(size < KEY_SHOWN ? size : KEY_SHOWN), derived ? derived : "");
+	free(derived);
+	return rc;
+}
+
+/* A hash tag is what stands between the first "{" and the next "}", if that is anything. */
+static bool names_one_slot(const char *name, size_t name_size)
+{
+	const char *end = name + name_size;
+	const char *open = memchr(name, '{', name_size);
+	if (!open) /* will be put in braces: the first "}" of its own would end the tag */
+		return memchr(name, '}', name_size) == NULL;
+	const char *close = memchr(open, '}', (size_t)(end - open));
+	return close && close > open + 1;
+}
+
+int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
+			const char *operation, lk_error *error)
+{
+	int rc = lk__name_check(client, name, name_size, operation, error);
+	if (rc < 0)
+		return rc;
+	const char *prefix = client->config->key_prefix;
+	size_t prefix_size = strlen(prefix);
+	char *key = malloc(prefix_size + *name_size);
+	if (!key)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	memcpy(key, prefix, prefix_size);
+	memcpy(key + prefix_size, name, *name_size);
+	if (!names_one_slot(key, prefix_size + *name_size))
+		rc = name_fail_slots(key, prefix_size + *name_size, derives, operation, error);
+	free(key);
+	return rc;
+}
+
+/* ---- options ---- */
 
 int lk__copy_options(void *options_out, size_t own_size, const void *options, const char *operation,
 		     lk_error *error)

@@ -84,6 +84,14 @@ int lk__check_given(const char *operation, const struct lk__given *given, size_t
 int lk__check_range(const char *operation, const char *what, int64_t number, int64_t least,
 		    int64_t most, lk_error *error);
 
+/* Checks name and client for `operation`: 0 or a code. LK_STRLEN becomes the string's length. */
+int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
+		   lk_error *error);
+
+/* Checks a name, and that keys derived from it, as with the prefix `derives`, are in its slot. */
+int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
+			const char *operation, lk_error *error);
+
 /* Checks a text that others are shown, as a note is; NULL is none. */
 int lk__check_note(const char *operation, const char *what, const char *note, lk_error *error);
 

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
+#include "api/lock.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"

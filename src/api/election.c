@@ -21,7 +21,6 @@
 #include <utlist.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"

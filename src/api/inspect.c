@@ -11,7 +11,6 @@
 #include <lockkeeper/lock.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "conn/request.h"

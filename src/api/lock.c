@@ -1,87 +1,44 @@
 /* SPDX-License-Identifier: MIT */
-/* The public face of every kind of lock: arguments are checked here, the rest is the drivers'. */
-#include <lockkeeper/lock.h>
+/* A lock of any kind, by its handle: its calls check their arguments; those that wait for it are
+ * operations of the drivers. */
+#include "api/lock.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <lockkeeper/fenced_lock.h>
+
 #include "api/check.h"
-#include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/adopt.h"
+#include "lock/async.h"
+#include "lock/ear.h"
 #include "lock/extend.h"
-#include "lock/release.h"
-#include "lock/multi.h"
 #include "lock/loop.h"
+#include "lock/multi.h"
+#include "lock/question.h"
+#include "lock/red.h"
+#include "lock/release.h"
+#include "resp/reply.h"
 #include "sync/recipes.h"
+#include "sync/script.h"
 
-#define KEY_SHOWN 120 /* bytes of a key in a message */
+#define NO_KEY (-2) /* what PTTL answers where there is none */
 
-int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
-		   lk_error *error)
-{
-	if (!client || !name)
-		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
-	size_t size = *name_size == LK_STRLEN ? strnlen(name, LK_NAME_SIZE_MAX + 1) : *name_size;
-	if (size == 0)
-		return lk__fail(error, LK_EINVAL, "%s: the name is empty", operation);
-	int rc = lk__client_check(client, operation, error);
-	if (rc < 0)
-		return rc;
-	size_t most = LK_NAME_SIZE_MAX - strlen(client->config->key_prefix);
-	if (size > most)
-		return lk__fail(error, LK_EINVAL, "%s: the name has more than %zu bytes", operation,
-				most);
-	*name_size = size;
-	return 0;
-}
+/* A public call under way. */
+struct call {
+	struct lk__entry *entry;
+	const struct lk__multi *multi; /* NULL: a single lock */
+	struct lk__thread *thread;
+	struct lk__owner owner;
+	struct lk__lookup *lookup; /* where the entry was looked up for this call; else NULL */
+	int saved;
+};
 
-/* Fails with the key and the one that is derived from it. */
-static int name_fail_slots(const char *key, size_t key_size, const char *derives,
-			   const char *operation, lk_error *error)
-{
-	size_t size = 0;
-	char *derived = lk__derived_name(derives, key, key_size, &size);
-	int rc = lk__fail(error, derived ? LK_EINVAL : LK_ENOMEM,
-			  "%s: the braces in the name would put its keys %.*s and %.*s in "
-			  "different slots of a cluster: use none, or a {tag}",
-			  operation, (int)(key_size < KEY_SHOWN ? key_size : KEY_SHOWN), key,
-			  (int)(size < KEY_SHOWN ? size : KEY_SHOWN), derived ? derived : "");
-	free(derived);
-	return rc;
-}
-
-/* A hash tag is what stands between the first "{" and the next "}", if that is anything. */
-static bool names_one_slot(const char *name, size_t name_size)
-{
-	const char *end = name + name_size;
-	const char *open = memchr(name, '{', name_size);
-	if (!open) /* will be put in braces: the first "}" of its own would end the tag */
-		return memchr(name, '}', name_size) == NULL;
-	const char *close = memchr(open, '}', (size_t)(end - open));
-	return close && close > open + 1;
-}
-
-int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
-			const char *operation, lk_error *error)
-{
-	int rc = lk__name_check(client, name, name_size, operation, error);
-	if (rc < 0)
-		return rc;
-	const char *prefix = client->config->key_prefix;
-	size_t prefix_size = strlen(prefix);
-	char *key = malloc(prefix_size + *name_size);
-	if (!key)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	memcpy(key, prefix, prefix_size);
-	memcpy(key + prefix_size, name, *name_size);
-	if (!names_one_slot(key, prefix_size + *name_size))
-		rc = name_fail_slots(key, prefix_size + *name_size, derives, operation, error);
-	free(key);
-	return rc;
-}
+/* ---- the handle ---- */
 
 /* With its settings behind it, and where each owner has an entry what finds that. */
 static lk_lock *lock_alloc(lk_client *client, const struct lk__recipe *recipe, const void *name,
@@ -155,8 +112,10 @@ lk_lock *lk_lock_free(lk_lock *lock)
 	return NULL;
 }
 
+/* ---- a call ---- */
+
 /* The owner's entry, with a reference: the one that the last call left here, or looked up. */
-static int call_find_entry(struct lk__call *call, lk_error *error)
+static int call_find_entry(struct call *call, lk_error *error)
 {
 	struct lk__lookup *lookup = call->lookup;
 	struct lk__entry *last = atomic_exchange(&lookup->last, NULL);
@@ -170,15 +129,9 @@ static int call_find_entry(struct lk__call *call, lk_error *error)
 			     lookup->name_size, &call->owner, error);
 }
 
-int lk__lock_enter(struct lk__call *call, lk_lock *lock, const char *operation, const char *owner,
-		   lk_error *error)
-{
-	int rc = lock ? lk__check_blocking(lk__lock_client(lock), operation, error) : 0;
-	return rc < 0 ? rc : lk__lock_enter_briefly(call, lock, operation, owner, error);
-}
-
-int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *operation,
-			   const char *owner, lk_error *error)
+/* Checks lock and owner (NULL: the calling thread), and begins a call that never waits. */
+static int call_enter_briefly(struct call *call, lk_lock *lock, const char *operation,
+			      const char *owner, lk_error *error)
 {
 	if (!lock)
 		return lk__fail(error, LK_EINVAL, "%s: lock is NULL", operation);
@@ -202,7 +155,15 @@ int lk__lock_enter_briefly(struct lk__call *call, lk_lock *lock, const char *ope
 	return rc;
 }
 
-void lk__lock_leave(struct lk__call *call)
+/* Begins a call that may wait for a server. */
+static int call_enter(struct call *call, lk_lock *lock, const char *operation, const char *owner,
+		      lk_error *error)
+{
+	int rc = lock ? lk__check_blocking(lk__lock_client(lock), operation, error) : 0;
+	return rc < 0 ? rc : call_enter_briefly(call, lock, operation, owner, error);
+}
+
+static void call_leave(struct call *call)
 {
 	if (call->lookup) {
 		struct lk__entry *last = atomic_exchange(&call->lookup->last, call->entry);
@@ -212,7 +173,21 @@ void lk__lock_leave(struct lk__call *call)
 	lk__leave(call->saved);
 }
 
-int lk__field_check(const char *operation, const char *field, lk_error *error)
+static bool is_red(const lk_lock *lock)
+{
+	return lock->entry && lock->entry->is_quorum;
+}
+
+/* 0, or LK_EINVAL for a lock that has not one field on one server. */
+static int check_single(const struct lk_lock *lock, const char *operation, lk_error *error)
+{
+	if (!lock || (!lk__lock_multi(lock) && !is_red(lock)))
+		return 0;
+	return lk__fail(error, LK_EINVAL, "%s: not for a %s lock, which has no single field",
+			operation, is_red(lock) ? "red" : "multi");
+}
+
+static int field_check(const char *operation, const char *field, lk_error *error)
 {
 	size_t size = field ? strnlen(field, LK_OWNER_SIZE_MAX + 1) : 0;
 	if (size > 0 && size <= LK_OWNER_SIZE_MAX)
@@ -223,11 +198,142 @@ int lk__field_check(const char *operation, const char *field, lk_error *error)
 			       : "empty");
 }
 
+/* ---- what the client knows of a hold ---- */
+
+struct holding {
+	char field[LK__FIELD_SIZE];
+	uint64_t fence;
+	int64_t deadline_ns;
+	unsigned count;
+};
+
+/* 0, LK_ENOTOWNER or LK_ELOST; `holding` is filled but for LK_ENOTOWNER. */
+static int holding_of(const struct call *call, struct holding *holding)
+{
+	int rc = LK_ENOTOWNER;
+	if (call->multi) {
+		struct lk__multi_hold all = {.count = 0};
+		rc = lk__multi_hold_of(call->multi, &call->owner, &all);
+		holding->count = all.count;
+		holding->deadline_ns = all.deadline_ns;
+		return rc;
+	}
+	pthread_mutex_lock(&call->entry->mutex);
+	const struct lk__hold *hold = lk__entry_hold_of(call->entry, &call->owner);
+	if (hold) {
+		lk__field(call->entry, hold->number, holding->field);
+		holding->fence = lk__hold_extra(hold)->fence;
+		holding->count = hold->count;
+		holding->deadline_ns = lk__hold_deadline(hold);
+		rc = hold->lost || lk__now_ns() >= holding->deadline_ns ? LK_ELOST : 0;
+	}
+	pthread_mutex_unlock(&call->entry->mutex);
+	return rc;
+}
+
+/* The whole of a call that reads memory. */
+static int lock_holding(lk_lock *lock, const char *operation, const char *owner,
+			struct holding *holding, lk_error *error)
+{
+	struct call call;
+	int rc = call_enter_briefly(&call, lock, operation, owner, error);
+	if (rc < 0)
+		return rc;
+	rc = holding_of(&call, holding);
+	call_leave(&call);
+	return rc < 0 ? lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc)) : 0;
+}
+
+/* Adds to a lease what is left of the owner's hold for certain. */
+static int lease_add(lk_lock *lock, const char *operation, const char *owner, int64_t *lease_ms,
+		     lk_error *error)
+{
+	struct holding holding = {0};
+	int rc = lock_holding(lock, operation, owner, &holding, error);
+	if (rc < 0)
+		return rc;
+	*lease_ms += (holding.deadline_ns - lk__now_ns()) / LK__MS + 1;
+	if (*lease_ms > LK_LEASE_MAX_MS)
+		*lease_ms = LK_LEASE_MAX_MS;
+	return 0;
+}
+
+int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error)
+{
+	struct holding holding = {0};
+	return lock_holding(lock, "lk_lock_is_held", owner, &holding, error) == 0;
+}
+
+int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error)
+{
+	struct holding holding = {.count = 0};
+	lock_holding(lock, "lk_lock_hold_count", owner, &holding, error);
+	return (int)holding.count;
+}
+
+int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_out, lk_error *error)
+{
+	struct holding holding = {0};
+	if (!deadline_ns_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_deadline_ns: deadline_ns_out is NULL");
+	int rc = lock_holding(lock, "lk_lock_deadline_ns", owner, &holding, error);
+	if (rc == 0)
+		*deadline_ns_out = holding.deadline_ns;
+	return rc;
+}
+
+int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
+			 lk_error *error)
+{
+	struct holding holding = {0};
+	if (!remaining_ms_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_remaining_ms: remaining_ms_out is NULL");
+	int rc = lock_holding(lock, "lk_lock_remaining_ms", owner, &holding, error);
+	if (rc == 0)
+		*remaining_ms_out = (holding.deadline_ns - lk__now_ns()) / LK__MS;
+	return rc;
+}
+
+int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_error *error)
+{
+	struct holding holding = {.fence = 0};
+	if (!token_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_fence: token_out is NULL");
+	int rc = lock_holding(lock, "lk_lock_fence", owner, &holding, error);
+	if (rc == 0 && !holding.fence)
+		return lk__fail(error, LK_EINVAL, "lk_lock_fence: a %s has no fence tokens",
+				lk__lock_recipe_of(lock)->type);
+	if (rc == 0)
+		*token_out = holding.fence;
+	return rc;
+}
+
+int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size, lk_error *error)
+{
+	struct holding holding = {0};
+	if (!field_out || size < LK_FIELD_SIZE)
+		return lk__fail(error, LK_EINVAL,
+				"lk_lock_export: field_out needs LK_FIELD_SIZE bytes");
+	int rc = check_single(lock, "lk_lock_export", error);
+	if (rc == 0)
+		rc = lock_holding(lock, "lk_lock_export", owner, &holding, error);
+	if (rc == 0)
+		memcpy(field_out, holding.field, sizeof(holding.field));
+	return rc;
+}
+
+/* ---- acquire ---- */
+
+static struct lk__settings settings_of(const lk_lock *lock)
+{
+	return lock->settings ? *lock->settings : (struct lk__settings){.flags = 0};
+}
+
 /* 0, or why nothing of that kind is adopted. */
 static int adopt_check(const char *operation, const lk_lock *lock,
 		       const lk_acquire_options *options, int64_t wait_ms, lk_error *error)
 {
-	bool red = lock->entry && lock->entry->is_quorum;
+	bool red = is_red(lock);
 	if (!options->field)
 		return 0;
 	if (lk__lock_multi(lock) || red || !lk__lock_recipe_of(lock)->exchange)
@@ -239,7 +345,7 @@ static int adopt_check(const char *operation, const lk_lock *lock,
 	if (wait_ms || options->cancel)
 		return lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
 				wait_ms ? "wait_ms" : "cancel");
-	return lk__field_check(operation, options->field, error);
+	return field_check(operation, options->field, error);
 }
 
 /* Checks what the options of an acquire say: 0 or LK_EINVAL. */
@@ -257,18 +363,18 @@ static int acquire_check(const char *operation, const lk_lock *lock,
 		rc = lk__check_note(operation, "note", options->note, error);
 	if (rc == 0)
 		rc = adopt_check(operation, lock, options, wait_ms, error);
-	if (rc == 0 && options->hears_asks && lock->entry && lock->entry->is_quorum)
+	if (rc == 0 && options->hears_asks && is_red(lock))
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: hears_asks is set, and nobody can ask for a red lock",
 			      operation);
-	if (rc == 0 && options->note && *options->note && lock->entry && lock->entry->is_quorum)
+	if (rc == 0 && options->note && *options->note && is_red(lock))
 		rc = lk__fail(error, LK_EINVAL,
 			      "%s: note is set, and a red lock has none: set the clients' option",
 			      operation);
 	return rc;
 }
 
-static int lock_adopt(const struct lk__call *call, const struct lk__want *want, lk_error *error)
+static int lock_adopt(const struct call *call, const struct lk__want *want, lk_error *error)
 {
 	struct lk__adopting adopting;
 	lk__adopt_init(&adopting, call->entry, call->thread, want, error);
@@ -280,26 +386,83 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 {
 	const char *operation = "lk_lock_acquire";
 	lk_acquire_options own;
-	struct lk__call call = {.lookup = NULL};
+	struct call call = {.lookup = NULL};
 	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	if (rc == 0)
 		rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
-		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
+		rc = call_enter(&call, lock, operation, own.owner, error);
 	if (rc != 0)
 		return rc;
 	rc = acquire_check(operation, lock, &own, wait_ms, error);
 	if (rc == 0)
 		rc = lk__loop_start(call.entry->client, error);
 	if (rc == 0) {
-		struct lk__want want = lk__want_of(&own, wait_ms, lk__lock_settings(lock));
+		struct lk__want want = lk__want_of(&own, wait_ms, settings_of(lock));
 		want.owner = call.owner;
 		want.cancel = own.cancel;
 		rc = call.multi  ? lk__multi_run(LK__MULTI_ACQUIRE, call.multi, &want, 0, error)
 		     : own.field ? lock_adopt(&call, &want, error)
 				 : lk__acquire_run(call.entry, call.thread, &want, error);
 	}
-	lk__lock_leave(&call);
+	call_leave(&call);
+	return rc;
+}
+
+/* ---- release and extend, also what is held under a wire field ---- */
+
+static int lock_command(struct call *call, struct lk__request *request, const char *operation,
+			lk_error *error)
+{
+	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
+	return lk__ask_entry(call->entry, call->thread, request, operation,
+			     lk__after_ms(lk__now_ns(), limit_ms), error);
+}
+
+/* The server does not have what was asked for, or not any more: if that was ours, it is lost. */
+static void entry_is_gone(struct lk__entry *entry)
+{
+	const struct lk__target *target = &entry->target;
+	lk__doubt_key(entry->client, target->key, target->key_size);
+}
+
+/* Begins a call about what is held under a wire field. */
+static int call_enter_field(struct call *call, lk_lock *lock, const char *operation,
+			    const char *field, lk_error *error)
+{
+	int rc = field_check(operation, field, error);
+	if (rc == 0)
+		rc = check_single(lock, operation, error);
+	return rc < 0 ? rc : call_enter(call, lock, operation, NULL, error);
+}
+
+static int release_field(lk_lock *lock, const char *field, lk_error *error)
+{
+	struct call call;
+	const char *operation = "lk_lock_release";
+	int rc = call_enter_field(&call, lock, operation, field, error);
+	if (rc < 0)
+		return rc;
+	struct lk__request *request = call.entry->target.recipe->release(&call.entry->target,
+									 field);
+	if (request)
+		request->durable = LK__DURABLE_WHOLLY;
+	rc = lock_command(&call, request, operation, error);
+	entry_is_gone(call.entry); /* whatever the answer: it was meant to be */
+	if (rc == LK__WAIT_READY) {
+		int64_t listeners;
+		enum lk__released released = call.entry->target.recipe->read_release(request,
+										     &listeners);
+		rc = 0;
+		if (released == LK__RELEASED_FAILED)
+			rc = lk__fail(error, LK_EMAYBEHELD, "%s \"%.100s\": unexpected reply",
+				      operation, call.entry->name);
+		else if (released == LK__RELEASED_NOT_OWNER && request->sends < 2)
+			rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
+				      operation, call.entry->name, field);
+		lk__request_free(request);
+	}
+	call_leave(&call);
 	return rc;
 }
 
@@ -328,8 +491,8 @@ static int release_check(const char *operation, const lk_release_options *option
 static int lock_abandon(lk_lock *lock, const char *owner, lk_error *error)
 {
 	const char *operation = "lk_lock_release";
-	struct lk__call call = {.entry = NULL};
-	int rc = lk__lock_enter_briefly(&call, lock, operation, owner, error);
+	struct call call = {.entry = NULL};
+	int rc = call_enter_briefly(&call, lock, operation, owner, error);
 	if (rc < 0)
 		return rc;
 	if (call.multi || call.entry->is_quorum)
@@ -337,34 +500,60 @@ static int lock_abandon(lk_lock *lock, const char *owner, lk_error *error)
 			      operation, call.multi ? "multi" : "red");
 	else
 		rc = lk__release_abandon(call.entry, &call.owner, error);
-	lk__lock_leave(&call);
+	call_leave(&call);
 	return rc;
 }
 
 int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error)
 {
 	lk_release_options own;
-	struct lk__call call = {.entry = NULL};
+	struct call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, "lk_lock_release", error);
 	if (rc == 0)
 		rc = release_check("lk_lock_release", &own, error);
 	if (rc == 0 && own.field)
-		return lk__lock_release_field(lock, own.field, error);
+		return release_field(lock, own.field, error);
 	if (rc == 0 && own.abandon)
 		return lock_abandon(lock, own.owner, error);
 	if (rc == 0)
-		rc = lk__lock_enter(&call, lock, "lk_lock_release", own.owner, error);
+		rc = call_enter(&call, lock, "lk_lock_release", own.owner, error);
 	if (rc)
 		return rc;
 	const struct lk__want want = {.owner = call.owner};
 	rc = call.multi ? lk__multi_run(LK__MULTI_RELEASE, call.multi, &want, own.keep_ms, error)
 			: lk__release_run(call.entry, call.thread, &call.owner, own.keep_ms,
 					  own.no_wait != 0, error);
-	lk__lock_leave(&call);
+	call_leave(&call);
 	return rc;
 }
 
-static int lock_extend(const struct lk__call *call, int64_t lease_ms, lk_error *error)
+static int extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_error *error)
+{
+	struct call call;
+	const char *operation = "lk_lock_extend";
+	int rc = call_enter_field(&call, lock, operation, field, error);
+	if (rc < 0)
+		return rc;
+	struct lk__renewal renewal = {&call.entry->target, field, lease_ms};
+	struct lk__request *request = call.entry->target.recipe->renew(&renewal, 1);
+	rc = lock_command(&call, request, operation, error);
+	if (rc == LK__WAIT_READY) {
+		int renewed = lk__reply_renewed(request, 1, 0);
+		lk__request_free(request);
+		rc = renewed > 0 ? 0 : renewed < 0 ? LK_EMAYBEHELD : LK_ENOTOWNER;
+		if (rc == LK_ENOTOWNER)
+			entry_is_gone(call.entry);
+		if (rc < 0)
+			lk__fail(error, rc, "%s \"%.100s\": %s %.256s", operation, call.entry->name,
+				 renewed < 0 ? "no answer says whether it was done for"
+					     : "not held under",
+				 field);
+	}
+	call_leave(&call);
+	return rc;
+}
+
+static int lock_extend(const struct call *call, int64_t lease_ms, lk_error *error)
 {
 	struct lk__extending extending;
 	lk__extend_init(&extending, call->entry, call->thread, &call->owner, lease_ms, error);
@@ -376,7 +565,7 @@ int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *opt
 {
 	const char *operation = "lk_lock_extend";
 	lk_extend_options own;
-	struct lk__call call = {.entry = NULL};
+	struct call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
 	if (rc == 0)
 		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
@@ -384,45 +573,402 @@ int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *opt
 		rc = lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
 			      own.owner ? "owner" : "add");
 	if (rc == 0 && own.add)
-		rc = lk__lock_lease_added(lock, operation, own.owner, &lease_ms, error);
+		rc = lease_add(lock, operation, own.owner, &lease_ms, error);
 	if (rc == 0 && own.field)
-		return lk__lock_extend_field(lock, own.field, lease_ms, error);
+		return extend_field(lock, own.field, lease_ms, error);
 	if (rc == 0)
-		rc = lk__lock_enter(&call, lock, operation, own.owner, error);
+		rc = call_enter(&call, lock, operation, own.owner, error);
 	if (rc)
 		return rc;
 	const struct lk__want want = {.owner = call.owner};
 	rc = call.multi ? lk__multi_run(LK__MULTI_EXTEND, call.multi, &want, lease_ms, error)
 			: lock_extend(&call, lease_ms, error);
-	lk__lock_leave(&call);
+	call_leave(&call);
 	return rc;
+}
+
+/* ---- as the server sees it ---- */
+
+/* One thing that is asked of one lock. */
+struct question {
+	const char *operation;
+	struct lk__request *(*make)(const struct lk__target *target, const char *field);
+	int (*read)(const struct lk__questioned *of, struct lk__entry *entry,
+		    const struct lk__request *request, int64_t *answer_out, lk_error *error);
+};
+
+static uint64_t grant_number(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	uint64_t number = entry->grant.number;
+	pthread_mutex_unlock(&entry->mutex);
+	return number;
+}
+
+/* The call is begun. 0, or LK_ENOMEM. */
+static int question_make(const struct question *question, struct lk__entry *entry,
+			 const char *field, struct lk__questioned *of, lk_error *error)
+{
+	*of = (struct lk__questioned){.request = question->make(&entry->target, field),
+				      .read = question->read,
+				      .number = grant_number(entry),
+				      .field = field};
+	return of->request ? 0
+			   : lk__fail(error, LK_ENOMEM, "%s: out of memory", question->operation);
+}
+
+/* Asks, and waits for the answer. */
+static int question_call(const struct question *question, lk_lock *lock, const char *field,
+			 int64_t *answer_out, lk_error *error)
+{
+	struct call call;
+	struct lk__questioned of;
+	struct lk__question asked;
+	int rc = call_enter(&call, lock, question->operation, NULL, error);
+	if (rc < 0)
+		return rc;
+	rc = question_make(question, call.entry, field, &of, error);
+	if (rc == 0) {
+		lk__question_init(&asked, call.entry, call.thread, &of, question->operation,
+				  answer_out, error);
+		rc = lk__op_run(&asked.op);
+	}
+	call_leave(&call);
+	return rc;
+}
+
+/* Starts to ask, for a queue. */
+static int question_start(const struct question *question, const struct lk__start *start)
+{
+	lk_lock *lock = start->handle;
+	struct call call;
+	struct lk__async_want want = {.way = LK__ASYNC_ASK};
+	if (lk__lock_multi(lock) || is_red(lock))
+		return lk__fail(start->error, LK_EINVAL,
+				"%s: not for a lock of several keys or nodes: it has a blocking "
+				"call only",
+				start->operation);
+	int rc = call_enter_briefly(&call, lock, start->operation, NULL, start->error);
+	if (rc < 0)
+		return rc;
+	rc = lk__loop_start(call.entry->client, start->error);
+	if (rc == 0)
+		rc = question_make(question, call.entry, NULL, &want.asked, start->error);
+	if (rc == 0) {
+		rc = lk__start_go(start, call.entry, NULL, &want);
+		if (rc < 0)
+			lk__request_free(want.asked.request);
+	}
+	call_leave(&call);
+	return rc;
+}
+
+/* Reads one integer, or a text that is to be the field (1) or not (0). `gone`: the answer that
+ * contradicts a hold. */
+static int answer_read(struct lk__entry *entry, const redisReply *reply, const char *field,
+		       int64_t gone, int64_t *answer_out, lk_error *error)
+{
+	if (field && reply->type == REDIS_REPLY_STRING)
+		*answer_out = strcmp(reply->str, field) == 0;
+	else if (field && reply->type == REDIS_REPLY_NIL)
+		*answer_out = 0;
+	else if (!lk__reply_integer(reply, INT64_MIN, INT64_MAX, answer_out))
+		return lk__fail(error, LK_EPROTOCOL, "\"%.100s\": unexpected reply", entry->name);
+	if (*answer_out == gone)
+		entry_is_gone(entry);
+	return 0;
+}
+
+/* Asks `call` of each part of a multi lock until one fails. 0 or a code; and the sum of the answers
+ * by then. */
+static int lock_each(const lk_lock *lock, int (*call)(lk_lock *lock, lk_error *error), int *sum,
+		     lk_error *error)
+{
+	for (size_t i = 0; i < lk__lock_multi(lock)->count; i++) {
+		struct lk__entry *part = lk__lock_multi(lock)->part[i];
+		lk_lock single = {.entry = part};
+		int rc = call(&single, error);
+		if (rc < 0)
+			return rc;
+		*sum += rc;
+	}
+	return 0;
+}
+
+/* It is freed, so the client has it no more under that number; other owners are asked for. */
+static void force_lose(struct lk__entry *entry, uint64_t number)
+{
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->hold && entry->grant.number == number) {
+		lk__entry_lose(entry, lk__now_ns());
+		lk__entry_promote(entry);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+	entry_is_gone(entry);
+}
+
+/* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
+static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *answered,
+		   lk_error *error)
+{
+	struct call call;
+	size_t yes = 0;
+	int rc = call_enter(&call, lock, operation, NULL, error);
+	if (rc < 0)
+		return rc;
+	const struct lk__red *red = lk__red_of(call.entry);
+	uint64_t number = grant_number(call.entry);
+	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
+	bool unsure = force && (rc > 0 || yes > 0);
+	if (rc >= 0 && force && yes >= red->majority)
+		force_lose(call.entry, number);
+	else if (rc >= 0 && *answered - yes >= red->majority)
+		entry_is_gone(call.entry);
+	if (rc >= 0 && *answered < red->majority)
+		rc = lk__fail(error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
+			      "%s: %zu of %zu nodes answered", operation, *answered, red->count);
+	call_leave(&call);
+	return rc < 0 ? rc : (int)yes;
+}
+
+static int red_is_locked(lk_lock *lock, lk_error *error)
+{
+	const struct lk__red *red = lk__red_of(lock->entry);
+	size_t answered = 0;
+	int yes = red_ask(lock, "lk_lock_is_locked", false, &answered, error);
+	if (yes < 0 || (size_t)yes >= red->majority)
+		return yes < 0 ? yes : 1;
+	if ((size_t)yes + red->count - answered < red->majority)
+		return 0;
+	return lk__fail(error, LK_ENOQUORUM, "lk_lock_is_locked: %zu of %zu nodes answered, %d yes",
+			answered, red->count, yes);
+}
+
+static int red_force_release(lk_lock *lock, lk_error *error)
+{
+	size_t answered = 0;
+	int yes = red_ask(lock, "lk_lock_force_release", true, &answered, error);
+	return yes > 0 ? 1 : yes;
+}
+
+static struct lk__request *held_make(const struct lk__target *target, const char *field)
+{
+	return lk__question(field ? target->recipe->is_held_by(target, field)
+				  : target->recipe->is_locked(target));
+}
+
+static int held_read(const struct lk__questioned *of, struct lk__entry *entry,
+		     const struct lk__request *request, int64_t *answer_out, lk_error *error)
+{
+	int rc = answer_read(entry, request->reply, of->field, 0, answer_out, error);
+	*answer_out = *answer_out > 0;
+	return rc;
+}
+
+static const struct question is_locked = {"lk_lock_is_locked", held_make, held_read};
+
+/* 1, 0 or a code. */
+static int lock_is_locked(lk_lock *lock, lk_error *error)
+{
+	if (lock && lk__lock_multi(lock)) {
+		int locked = 0;
+		int rc = lock_each(lock, lock_is_locked, &locked, error);
+		return rc < 0 ? rc : locked > 0;
+	}
+	if (lock && is_red(lock))
+		return red_is_locked(lock, error);
+	int64_t answer = 0;
+	int rc = question_call(&is_locked, lock, NULL, &answer, error);
+	return rc < 0 ? rc : answer > 0;
+}
+
+int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error)
+{
+	if (!locked_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_is_locked: locked_out is NULL");
+	int rc = lock_is_locked(lock, error);
+	if (rc < 0)
+		return rc;
+	*locked_out = rc;
+	return 0;
+}
+
+static const struct question is_held_by = {"lk_lock_is_held_by", held_make, held_read};
+
+int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error *error)
+{
+	const char *operation = is_held_by.operation;
+	int64_t answer = 0;
+	if (!held_out)
+		return lk__fail(error, LK_EINVAL, "%s: held_out is NULL", operation);
+	int rc = field_check(operation, field, error);
+	if (rc == 0)
+		rc = check_single(lock, operation, error);
+	if (rc == 0)
+		rc = question_call(&is_held_by, lock, field, &answer, error);
+	if (rc == 0)
+		*held_out = answer > 0;
+	return rc;
+}
+
+static struct lk__request *ttl_make(const struct lk__target *target, const char *field)
+{
+	(void)field;
+	return lk__question(lk__request_new(2, (const char *[]){"PTTL", target->key},
+					    (size_t[]){4, target->key_size}));
+}
+
+static int ttl_read(const struct lk__questioned *of, struct lk__entry *entry,
+		    const struct lk__request *request, int64_t *answer_out, lk_error *error)
+{
+	(void)of;
+	return answer_read(entry, request->reply, NULL, NO_KEY, answer_out, error);
+}
+
+static const struct question server_ttl = {"lk_lock_server_ttl_ms", ttl_make, ttl_read};
+
+int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
+{
+	int64_t answer = 0;
+	if (!ttl_ms_out)
+		return lk__fail(error, LK_EINVAL, "lk_lock_server_ttl_ms: ttl_ms_out is NULL");
+	int rc = check_single(lock, server_ttl.operation, error);
+	if (rc == 0)
+		rc = question_call(&server_ttl, lock, NULL, &answer, error);
+	if (rc == 0)
+		*ttl_ms_out = answer;
+	return rc;
+}
+
+/* ---- asking its owners for it ---- */
+
+struct asked {
+	int owners, listeners;
+};
+
+/* One lock; adds to the numbers. */
+static int ask_single(lk_lock *lock, const char *reason, struct asked *asked, lk_error *error)
+{
+	const char *operation = "lk_lock_ask";
+	struct call call;
+	int64_t owners = 0, listeners = 0;
+	int rc = call_enter(&call, lock, operation, NULL, error);
+	if (rc < 0)
+		return rc;
+	struct lk__request *request = lk__ask_request(&call.entry->target, reason);
+	rc = lock_command(&call, request, operation, error);
+	if (rc == LK__WAIT_READY) {
+		const redisReply *reply = request->reply;
+		bool fits = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+			    lk__reply_integer(reply->element[0], 0, INT32_MAX, &owners) &&
+			    lk__reply_integer(reply->element[1], 0, INT32_MAX, &listeners);
+		rc = fits ? 0 : lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", operation);
+		lk__request_free(request);
+	}
+	asked->owners += (int)owners;
+	asked->listeners += (int)listeners;
+	call_leave(&call);
+	return rc;
+}
+
+int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listeners_out,
+		lk_error *error)
+{
+	const char *operation = "lk_lock_ask";
+	struct asked asked = {0, 0};
+	if (!owners_out || !listeners_out)
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	int rc = reason ? lk__check_note(operation, "reason", reason, error) : 0;
+	if (rc == 0 && lock && is_red(lock))
+		rc = lk__fail(error, LK_EINVAL, "%s: a red lock cannot be asked for", operation);
+	const struct lk__multi *multi = lock ? lk__lock_multi(lock) : NULL;
+	size_t count = multi ? multi->count : 1;
+	for (size_t i = 0; rc == 0 && i < count; i++) {
+		lk_lock part = {.entry = multi ? multi->part[i] : NULL};
+		rc = ask_single(multi ? &part : lock, reason ? reason : "", &asked, error);
+	}
+	if (rc < 0)
+		return rc;
+	*owners_out = asked.owners;
+	*listeners_out = asked.listeners;
+	return 0;
+}
+
+/* ---- by force ---- */
+
+/* Part by part, until one fails: what is freed by then is not "not done". */
+static int multi_force_release(const lk_lock *lock, lk_error *error)
+{
+	lk_error why = {.code = 0};
+	int freed = 0;
+	int rc = lock_each(lock, lk_lock_force_release, &freed, &why);
+	if (rc == 0)
+		return freed > 0;
+	if (freed == 0 && error)
+		*error = why;
+	return freed == 0 ? rc
+			  : lk__fail(error, LK_EMAYBEHELD, "%d of %zu locks freed, then %s", freed,
+				     lk__lock_multi(lock)->count, why.message);
+}
+
+static struct lk__request *force_make(const struct lk__target *target, const char *field)
+{
+	(void)field;
+	struct lk__request *request = target->recipe->force(target);
+	if (request)
+		lk__request_frees(request);
+	return request;
+}
+
+/* Freed, a failover may undo it all the same: the client does not have it any more. */
+static int force_read(const struct lk__questioned *of, struct lk__entry *entry,
+		      const struct lk__request *request, int64_t *answer_out, lk_error *error)
+{
+	force_lose(entry, of->number);
+	if (request->code < 0)
+		return request->code;
+	return lk__reply_integer(request->reply, 0, 1, answer_out)
+		       ? 0
+		       : lk__fail(error, LK_EMAYBEHELD, "lk_lock_force_release: unexpected reply");
+}
+
+static const struct question force_release = {"lk_lock_force_release", force_make, force_read};
+
+int lk_lock_force_release(lk_lock *lock, lk_error *error)
+{
+	int64_t freed = 0;
+	if (lock && lk__lock_multi(lock))
+		return multi_force_release(lock, error);
+	if (lock && is_red(lock))
+		return red_force_release(lock, error);
+	int rc = question_call(&force_release, lock, NULL, &freed, error);
+	return rc < 0 ? rc : freed > 0;
 }
 
 /* ---- as the start of an asynchronous call ---- */
 
 /* Makes the checks of every start: owner, kind. 0 with the call begun, or a code. */
-static int start_enter(struct lk__call *call, const struct lk__start *start, const char *owner)
+static int start_enter(struct call *call, const struct lk__start *start, const char *owner)
 {
 	if (!owner)
 		return lk__fail(start->error, LK_EINVAL,
 				"%s: no owner: the owner of an asynchronous hold is a name",
 				start->operation);
-	int rc = lk__lock_enter_briefly(call, start->handle, start->operation, owner, start->error);
+	int rc = call_enter_briefly(call, start->handle, start->operation, owner, start->error);
 	if (rc < 0)
 		return rc;
 	rc = call->multi ? lk__multi_start_loops(call->multi, start->error)
 			 : lk__loop_start(call->entry->client, start->error);
 	if (rc < 0)
-		lk__lock_leave(call);
+		call_leave(call);
 	return rc;
 }
 
-static int start_go(const struct lk__start *start, struct lk__call *call,
-		    struct lk__async_want *want)
+static int start_go(const struct lk__start *start, struct call *call, struct lk__async_want *want)
 {
 	want->multi = call->multi;
 	int rc = lk__start_go(start, call->entry, &call->owner, want);
-	lk__lock_leave(call);
+	call_leave(call);
 	return rc;
 }
 
@@ -431,7 +977,7 @@ static int start_acquire(const struct lk__start *start)
 	const char *operation = start->operation;
 	int64_t wait_ms = start->request->wait_ms;
 	lk_acquire_options own;
-	struct lk__call call = {.entry = NULL};
+	struct call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), start->request->acquire, operation,
 				  start->error);
 	if (rc == 0)
@@ -445,20 +991,19 @@ static int start_acquire(const struct lk__start *start)
 		return rc;
 	rc = acquire_check(operation, start->handle, &own, wait_ms, start->error);
 	if (rc < 0) {
-		lk__lock_leave(&call);
+		call_leave(&call);
 		return rc;
 	}
-	return start_go(
-		start, &call,
-		&(struct lk__async_want){
-			.acquire = lk__want_of(&own, wait_ms, lk__lock_settings(start->handle))});
+	return start_go(start, &call,
+			&(struct lk__async_want){
+				.acquire = lk__want_of(&own, wait_ms, settings_of(start->handle))});
 }
 
 static int start_release(const struct lk__start *start)
 {
 	const char *operation = start->operation;
 	lk_release_options own;
-	struct lk__call call = {.entry = NULL};
+	struct call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), start->request->release, operation,
 				  start->error);
 	if (rc == 0 && (own.no_wait || own.field || own.abandon))
@@ -480,7 +1025,7 @@ static int start_extend(const struct lk__start *start)
 {
 	int64_t lease_ms = start->request->lease_ms;
 	lk_extend_options own;
-	struct lk__call call = {.entry = NULL};
+	struct call call = {.entry = NULL};
 	int rc = lk__copy_options(&own, sizeof(own), start->request->extend, start->operation,
 				  start->error);
 	if (rc == 0 && own.field)
@@ -488,8 +1033,7 @@ static int start_extend(const struct lk__start *start)
 	if (rc == 0)
 		rc = LK__CHECK(start->operation, start->error, {LK__LEASE, lease_ms});
 	if (rc == 0 && own.add && own.owner)
-		rc = lk__lock_lease_added(start->handle, start->operation, own.owner, &lease_ms,
-					  start->error);
+		rc = lease_add(start->handle, start->operation, own.owner, &lease_ms, start->error);
 	if (rc == 0)
 		rc = start_enter(&call, start, own.owner);
 	if (rc < 0)
@@ -507,7 +1051,12 @@ int lk__start_lock(const struct lk__start *start)
 		return start_release(start);
 	case LK_OP_EXTEND:
 		return start_extend(start);
+	case LK_OP_IS_LOCKED:
+		return question_start(&is_locked, start);
+	case LK_OP_SERVER_TTL:
+		return question_start(&server_ttl, start);
 	default:
-		return lk__lock_question_start(start);
+		assert(start->request->operation == LK_OP_FORCE_RELEASE);
+		return question_start(&force_release, start);
 	}
 }

@@ -12,7 +12,7 @@
 #include <lockkeeper/spin_lock.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
+#include "api/lock.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/multi.h"

@@ -11,7 +11,6 @@
 #include <lockkeeper/version.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/utf8.h"

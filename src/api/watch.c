@@ -7,7 +7,6 @@
 #include <utlist.h>
 
 #include "api/check.h"
-#include "api/lock_handle.h"
 #include "api/watch_look.h"
 #include "base/clock.h"
 #include "base/fail.h"

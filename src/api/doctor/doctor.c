@@ -12,7 +12,6 @@
 #include "api/check.h"
 #include "api/doctor/facts.h"
 #include "api/doctor/findings.h"
-#include "api/lock_handle.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
