@@ -7,6 +7,7 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -142,6 +143,28 @@ def test_the_leader_serves(place, environment, server):
         shell(place, environment, f"lockkeeper elect --check --ready-file {place}/ready")
         process.terminate()
     assert process.returncode == 128 + 15 and not (place / "ready").exists()
+
+
+def test_a_replica_that_is_to_end_hands_over(place, environment, server):
+    text = (FOLDER / "leader.yaml").read_text().replace('"', "")
+    words, _, drain = re.findall(r"\bcommand: \[([^]]*)\]", text)
+    line = shlex.join(re.split(r",\s+", words))
+    (place / "leader.sh").write_text('#!/bin/sh\necho $HOST >>ran\nexec sleep 60\n')
+    (place / "leader.sh").chmod(0o755)
+    hosts = []
+    for host in ("one", "two"):
+        own = line.replace("$(POD_IP)", host).replace("/tmp/", f"{place}/{host}-")
+        hosts.append(subprocess.Popen(["sh", "-c", f"exec {own}"], cwd=place, env={
+            **environment, "HOST": host, "PATH": f"{place}:{environment['PATH']}"}))
+        until(f"{host} is ready", (place / f"{host}-ready").exists)
+    until("the first leads", lambda: (place / "ran").exists() and ran(place) == ["one"])
+    command = drain.removeprefix("sh, -c, ").replace(" 1;", f" {hosts[0].pid};")
+    with subprocess.Popen(["sh", "-c", command], start_new_session=True) as waits:
+        until("the second leads", lambda: ran(place) == ["one", "two"])
+        assert hosts[0].wait() == 128 + 15
+        os.killpg(waits.pid, signal.SIGTERM)
+    hosts[1].terminate()
+    assert hosts[1].wait() == 128 + 15
 
 
 def test_the_service_runs_the_job_and_counts_a_held_lock_as_success(place, environment, server):
