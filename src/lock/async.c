@@ -555,8 +555,6 @@ static void async_complete(struct lk__async *async, int rc)
 	struct lk__completion *completion = async->completion;
 	assert(rc <= 0 && completion);
 	lk__giving_free(async->want.giving);
-	if (async->want.way == LK__ASYNC_MEET)
-		lk__barrier_give_back(async->want.meet.barrier);
 	if (async->want.way == LK__ASYNC_ASK && async->want.asked.request)
 		lk__request_free(async->want.asked.request); /* it never began */
 	if (async->want.way == LK__ASYNC_DRIVE)
@@ -610,11 +608,6 @@ static void async_init(struct lk__async *async)
 		lk__extend_init(&async->extending, completion->entry, thread, &completion->owner,
 				want->lease_ms, error);
 		async->op = &async->extending.op;
-		return;
-	case LK__ASYNC_MEET:
-		lk__meeting_init(&async->meeting, want->meet.barrier, want->meet.way, thread,
-				 want->meet.wait_ms, NULL, &async->cancelled, error);
-		async->op = &async->meeting.op;
 		return;
 	case LK__ASYNC_DRIVE:
 		async->op = want->driven.begin(want->driven.of, thread, &async->cancelled, error);
@@ -679,9 +672,9 @@ static int async_end(struct lk__async *async, int rc)
 		return rc;
 	case LK__ASYNC_COUNT:
 		return count_end(async, rc);
-	case LK__ASYNC_MEET:
-		if (rc == 0)
-			async->completion->value.answer = (int64_t)async->meeting.generation;
+	case LK__ASYNC_DRIVE:
+		if (async->want.driven.answer)
+			async->completion->value.answer = (int64_t)*async->want.driven.answer;
 		return rc;
 	default:
 		return rc;

@@ -15,7 +15,6 @@
 #define LK__LOCK_ASYNC_H
 
 #include "lock/adopt.h"
-#include "lock/barrier.h"
 #include "lock/completion_queue.h"
 #include "lock/counter.h"
 #include "lock/extend.h"
@@ -33,7 +32,6 @@ enum lk__async_way {
 	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
 	LK__ASYNC_COUNT,  /* a question: how much the count is */
 	LK__ASYNC_GIVE,   /* permits go back: several, or one of another client */
-	LK__ASYNC_MEET,   /* at a barrier */
 	LK__ASYNC_DRIVE,  /* an operation that the caller has */
 };
 
@@ -45,6 +43,7 @@ struct lk__driven {
 	struct lk__op *(*begin)(void *of, struct lk__thread *thread, const _Atomic bool *stop,
 				lk_error *error);
 	void (*end)(void *of);
+	const uint64_t *answer; /* of its completion, at its end; NULL: none */
 };
 
 /* The arguments of a request; its owner is the completion's. */
@@ -60,14 +59,9 @@ struct lk__async_want {
 		struct {
 			char id[LK_PERMIT_ID_SIZE];
 			int64_t lease_ms;
-		} permit;         /* LEASE */
-		int64_t lease_ms; /* EXTEND */
-		int64_t keep_ms;  /* RELEASE */
-		struct {
-			lk_barrier *barrier; /* with the call's reference */
-			enum lk__meeting_way way;
-			int64_t wait_ms;
-		} meet;                      /* MEET */
+		} permit;                    /* LEASE */
+		int64_t lease_ms;            /* EXTEND */
+		int64_t keep_ms;             /* RELEASE */
 		struct lk__questioned asked; /* ASK. Its request is the call's if it starts */
 		struct lk__driven driven;    /* DRIVE */
 	};
@@ -134,7 +128,6 @@ struct lk__async {
 		struct lk__extending extending;
 		struct lk__question question;
 		struct lk__counting counting;
-		struct lk__meeting meeting;
 	};
 };
 

@@ -174,9 +174,6 @@ bool lk__election_read_candidate(const redisReply *reply, lk_candidate *candidat
 
 extern const struct lk__recipe lk__barrier_recipe;
 
-/* Its record is not needed any more. */
-struct lk__request *lk__barrier_told(const struct lk__target *target, const char *field);
-
 /* How a party stands, as the hash has it. */
 enum lk__party_state { LK__PARTY_WAITS, LK__PARTY_INSIDE, LK__PARTY_LEAVES, LK__PARTY_ENDED };
 
@@ -188,10 +185,6 @@ struct lk__party {
 
 /* False: it is not the text of a party. */
 bool lk__barrier_read_party(const redisReply *text, struct lk__party *party_out);
-
-/* Reads the answer to a release: the generation that the party met in; 0: it was not counted, and
- * is not any more; -1: another form. */
-int64_t lk__barrier_read_release(const struct lk__request *request);
 
 /*
  * The two sides of the read/write lock, a recipe each. In Redis:

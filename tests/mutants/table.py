@@ -116,7 +116,7 @@ MUTANTS = [
          "\ttidy()\n")],
         World("barriers")),
     Mutant("barrier-unsettled", "one that ends its wait does not ask whether it was counted", [
-        ("src/lock/barrier.c", "return meeting->acquire.caller.tried && code",
+        ("src/api/barrier.c", "return barrier->acquire.caller.tried && code",
          "return !meeting->acquire.caller.tried && code")],
         World("barriers")),
     Mutant("barrier-older-answer", "a wait at a barrier takes the answer to the one before it", [

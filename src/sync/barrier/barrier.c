@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The barrier: who was let through has a hold, also where it leaves at once. */
-#include <assert.h>
 #include <string.h>
 
 #include <lockkeeper/error.h>
@@ -27,11 +26,6 @@ static struct lk__request *barrier_force(const struct lk__target *target)
 	return lk__barrier_call(target, "force", "", NULL);
 }
 
-struct lk__request *lk__barrier_told(const struct lk__target *target, const char *field)
-{
-	return lk__barrier_call(target, "told", field, NULL);
-}
-
 static void barrier_refused(struct lk__answer *answer, int code, const char *reason)
 {
 	answer->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED, .code = code};
@@ -48,17 +42,6 @@ static void barrier_read_acquire(const struct lk__request *request, struct lk__a
 		barrier_refused(answer, LK_EINVAL, said + strlen("OTHERS "));
 	else
 		lk__fence_read_acquire(request, answer);
-}
-
-int64_t lk__barrier_read_release(const struct lk__request *request)
-{
-	int64_t generation = 0;
-	assert(request->reply);
-	if (request->reply->type == REDIS_REPLY_NIL)
-		return 0;
-	return lk__reply_integer(request->reply, 0, (int64_t)LK__FENCE_TOKEN_MAX, &generation)
-		       ? generation
-		       : -1;
 }
 
 /* The next word, of digits only. */
