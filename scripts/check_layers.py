@@ -22,8 +22,7 @@ LOCK = [("client", "loop"), ("entry",),
         ("hold",), ("renewal",),
         ("operation", "question", "fan_out", "acquire", "adopt", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"),
-        ("async",),
-        ("close", "drain"), ("client_new",)]
+        ("async",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}
 LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",
           *(f"lock/{group[0]}" for group in LOCK), "api"]

@@ -31,6 +31,18 @@ int lk__check_blocking(const lk_client *client, const char *operation, lk_error 
 	return rc;
 }
 
+int lk__check_threadless(const lk_client *client, const char *operation, lk_error *error)
+{
+	if (!client)
+		return lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);
+	int rc = lk__check_forked(client, operation, error);
+	if (rc == 0 && !client->config->threadless)
+		rc = lk__fail(error, LK_EINVAL,
+			      "%s: the client has a thread (see lk_config_set_threadless)",
+			      operation);
+	return rc;
+}
+
 int lk__enter(lk_client *client, const char *operation, struct lk__thread **thread_out,
 	      int *saved_out, lk_error *error)
 {

@@ -25,6 +25,9 @@ int lk__check_forked(const lk_client *client, const char *operation, lk_error *e
 /* As lk__client_check(), or LK_EBLOCKING for a threadless client. */
 int lk__check_blocking(const lk_client *client, const char *operation, lk_error *error);
 
+/* 0, or why the program does not drive this client, which may be NULL. */
+int lk__check_threadless(const lk_client *client, const char *operation, lk_error *error);
+
 static inline void lk__leave(int saved)
 {
 	pthread_setcancelstate(saved, NULL);
@@ -42,7 +45,8 @@ struct lk__start {
 
 /* The start of the operations of each handle: 0, or why none has begun. */
 int lk__start_client(const struct lk__start *start);
-int lk__start_drain(const struct lk__start *start); /* of a client */
+int lk__start_close(const struct lk__start *start); /* of a client, as is the next */
+int lk__start_drain(const struct lk__start *start);
 int lk__start_lock(const struct lk__start *start);
 int lk__start_semaphore(const struct lk__start *start);
 int lk__start_permit_semaphore(const struct lk__start *start);

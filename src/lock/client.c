@@ -110,14 +110,6 @@ struct lk__thread *lk__client_thread(lk_client *client)
 	return thread;
 }
 
-void lk__client_forget_threads(lk_client *client)
-{
-	struct lk__park nap = {0};
-	lk__thread_key_free(client->key);
-	while (atomic_load(&client->ending) > 0)
-		lk__park_wait(&nap, lk__now_ns() + LK__MS);
-}
-
 /* ---- references ---- */
 
 void lk__client_ref(lk_client *client)

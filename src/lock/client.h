@@ -154,7 +154,7 @@ struct lk__holders {
 	_Atomic size_t count;    /* set under the mutex */
 };
 
-/* The work on everything that the client has: by src/lock/client_new.c, which makes it. */
+/* The work on everything that the client has: by src/api/client.c, which makes it. */
 struct lk__client_ops {
 	/* The work of a turn of the loop. `verify`: every grant is to be verified. Says whether
 	 * asynchronous calls were resumed, and returns when more is due. */
@@ -190,7 +190,7 @@ struct lk_client {
 	_Atomic unsigned tracked;          /* holds whose keys the server watches for us */
 	_Atomic bool unreleased;           /* no memory was left to release something */
 	_Atomic bool closing;              /* one caller closes it */
-	_Atomic bool draining;             /* it takes nothing new, for good: lock/drain.h */
+	_Atomic bool draining;             /* it takes nothing new, for good: api/drain.c */
 	_Atomic bool growing;              /* one opens another connection for scripts */
 	_Atomic(struct lk__loop *) loop;   /* NULL until the first need */
 	struct lk__watch watch;
@@ -249,10 +249,6 @@ void lk__client_wake_waiters(lk_client *client);
 
 /* Our record of the calling thread; NULL when out of memory. */
 struct lk__thread *lk__client_thread(lk_client *client);
-
-/* Forgets the threads: the client no longer hears of their ends. Waits for threads that are ending
- * right now; they do no I/O there. */
-void lk__client_forget_threads(lk_client *client);
 
 static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)
 {

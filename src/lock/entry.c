@@ -552,6 +552,26 @@ void lk__entry_unref(struct lk__entry *entry)
 		entry_free(entry);
 }
 
+bool lk__entries_each(lk_client *client, void (*visit)(void *context, struct lk__entry *entry),
+		      void *context)
+{
+	struct lk__entry *entry = NULL;
+	size_t count = 0;
+	pthread_mutex_lock(&client->mutex);
+	struct lk__entry **entries = calloc(client->entries.count + 1, sizeof(struct lk__entry *));
+	while (entries && (entry = lk__entries_next(&client->entries, entry)))
+		if (lk__entry_ref_if_alive(entry))
+			entries[count++] = entry;
+	pthread_mutex_unlock(&client->mutex);
+	for (size_t i = 0; i < count; i++) {
+		visit(context, entries[i]);
+		lk__entry_unref(entries[i]);
+	}
+	bool listed = entries != NULL;
+	free(entries);
+	return listed;
+}
+
 void lk__entries_init(lk_client *client)
 {
 	pthread_mutex_init(&client->holders.mutex, NULL);

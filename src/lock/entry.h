@@ -423,6 +423,11 @@ void lk__entries_free(lk_client *client);
 struct lk__entry *lk__entries_next(const struct lk__entries *entries,
 				   const struct lk__entry *entry);
 
+/* Calls `visit` with each entry that the client has now, without a mutex and with a reference.
+ * False, and none was visited, when out of memory. */
+bool lk__entries_each(lk_client *client, void (*visit)(void *context, struct lk__entry *entry),
+		      void *context);
+
 /* The hold of an entry begins: with its mutex held. */
 void lk__holders_add(struct lk__entry *entry);
 

@@ -17,7 +17,7 @@ transfers after its place was lost and before it hears of that; the second, wher
 while its cancelled request is under way.
 
 One more has no row, since no test finds it at will: that a close does not wait for tries whose
-waiters have left (src/lock/close.c, client->trying). Close reads each connection until it is idle
+waiters have left (src/api/close.c, client->trying). Close reads each connection until it is idle
 before that, and a try that was answered is compensated in the same step; only one that moves to a
 new connection in between is seen by that count alone. One seed of sentinels in 1,000 found it, and
 none since the draws changed.
@@ -81,19 +81,19 @@ MUTANTS = [
          "return entry_drains(entry, settings) ? 0 : 0;")],
         World("kinds")),
     Mutant("drain-done", "a drain says that nothing is held while something is", [
-        ("src/lock/drain.c", "if (settled && held == 0)", "if (settled)")],
+        ("src/api/drain.c", "if (settled && held == 0)", "if (settled)")],
         World("kinds")),
     Mutant("drain-loses", "a drain forgets what is held, as a loss would", [
-        ("src/lock/drain.c", "\tstruct lk__hold *hold = entry->hold;\n\tif (hold && stand",
+        ("src/api/drain.c", "\tstruct lk__hold *hold = entry->hold;\n\tif (hold && stand",
          "\tstruct lk__hold *hold = entry->hold;\n\tif (hold)\n\t\t"
          "lk__entry_drop_hold(entry, lk__now_ns());\n\thold = NULL;\n\tif (hold && stand")],
         World("kinds")),
     Mutant("drain-unasked", "a drain does not ask a leader to hand over", [
-        ("src/lock/drain.c", "else if (hold && (stand || lk__hold_extra(hold)->ear))",
+        ("src/api/drain.c", "else if (hold && (stand || lk__hold_extra(hold)->ear))",
          "else if (hold && lk__hold_extra(hold)->ear)")],
         World("elections")),
     Mutant("drain-keeps", "a leader that resigns when it is drained does not", [
-        ("src/lock/drain.c", "if (hold && stand && stand->resigns)",
+        ("src/api/drain.c", "if (hold && stand && stand->resigns)",
          "if (hold && stand && !stand->resigns)")],
         World("elections")),
     Mutant("standing-copied", "a copy of an earlier request changes how a candidate stands", [
@@ -163,7 +163,7 @@ MUTANTS = [
          "if (attempt_doubts(attempt, attempt->code))")],
         World("locks")),
     Mutant("close-forgets", "a close does not wait for what may be held", [
-        ("src/lock/close.c", "!lk__compensation_pending(client, NULL) &&", "true &&")],
+        ("src/api/close.c", "|| lk__compensation_pending(client, NULL))", ")")],
         World("locks")),
     Mutant("release-twice-is-lost", "a release that was sent again and finds nothing is a loss", [
         (GIVE_BACK, "return request->sends < 2 ||", "return request->sends ||")],

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Closing a client: waiters go, releases arrive, connections end. */
-#include "lock/close.h"
+#include "api/close.h"
 
 #include <poll.h>
-#include <stdlib.h>
 #include <utlist.h>
 
+#include "api/check.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "lock/async.h"
 #include "lock/compensation.h"
 #include "lock/completion_queue.h"
-#include "lock/entry.h"
 #include "lock/hold.h"
 #include "lock/loop.h"
 #include "lock/notice.h"
@@ -20,20 +17,6 @@
 
 #define LEAVE_MS 200         /* for those who wait to go */
 #define LOOK_NS (2 * LK__MS) /* between looks at what is left */
-
-struct lk__entry **lk__client_entries(lk_client *client, size_t *count_out)
-{
-	struct lk__entry *entry = NULL;
-	size_t count = 0;
-	pthread_mutex_lock(&client->mutex);
-	struct lk__entry **entries = calloc(client->entries.count + 1, sizeof(struct lk__entry *));
-	while ((entry = lk__entries_next(&client->entries, entry)))
-		if (entries && lk__entry_ref_if_alive(entry))
-			entries[count++] = entry;
-	pthread_mutex_unlock(&client->mutex);
-	*count_out = count;
-	return entries;
-}
 
 /*
  * A hold ends for its owner by the time at which it was asked for; the server counts from when it
@@ -53,8 +36,9 @@ static void close_release_lost(struct lk__entry *entry, int64_t now_ns)
 }
 
 /* The hold stays in memory, as lost, for its owner's thread to find; the lock is freed. */
-static void close_release(struct lk__entry *entry)
+static void close_release(void *context, struct lk__entry *entry)
 {
+	(void)context;
 	pthread_mutex_lock(&entry->mutex);
 	int64_t now_ns = lk__now_ns();
 	if (entry->hold && now_ns >= lk__hold_deadline(entry->hold))
@@ -71,36 +55,14 @@ static void close_release(struct lk__entry *entry)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-static bool close_release_all(lk_client *client)
+/* Notes when the last lease ends that nobody renews or releases any more. */
+static void close_abandon(void *until_ns, struct lk__entry *entry)
 {
-	size_t count;
-	struct lk__entry **entries = lk__client_entries(client, &count);
-	if (!entries)
-		return false;
-	for (size_t i = 0; i < count; i++) {
-		close_release(entries[i]);
-		lk__entry_unref(entries[i]);
-	}
-	free(entries);
-	return true;
-}
-
-/* When the last lease ends that nobody renews or releases any more; 0 when nothing is held. */
-static int64_t close_abandoned_until_ns(lk_client *client)
-{
-	size_t count;
-	int64_t until_ns = 0;
-	struct lk__entry **entries = lk__client_entries(client, &count);
-	for (size_t i = 0; i < count; i++) {
-		pthread_mutex_lock(&entries[i]->mutex);
-		const struct lk__hold *hold = entries[i]->hold;
-		if (hold && lk__hold_deadline(hold) > until_ns)
-			until_ns = lk__hold_deadline(hold);
-		pthread_mutex_unlock(&entries[i]->mutex);
-		lk__entry_unref(entries[i]);
-	}
-	free(entries);
-	return until_ns;
+	pthread_mutex_lock(&entry->mutex);
+	if (entry->hold)
+		*(int64_t *)until_ns = lk__later(*(int64_t *)until_ns,
+						 lk__hold_deadline(entry->hold));
+	pthread_mutex_unlock(&entry->mutex);
 }
 
 static void close_messages(lk_client *client)
@@ -148,32 +110,16 @@ static int64_t close_node_ends_ns(const lk_client *client, struct lk__node *node
 				     : lk__after_ms(since_ns, client->config->command_timeout_ms);
 }
 
-/* The end that is latest among the nodes that have to give back parts of a quorum's lock. */
-static int64_t close_quorum_ends_ns(struct lk__entry *entry)
+/* Notes the end that is latest among the nodes that have to give back parts of a quorum's lock. */
+static void close_quorum_ends(void *end_ns, struct lk__entry *entry)
 {
 	struct lk__node *nodes[LK__RED_MAX];
-	int64_t end_ns = 0;
+	int64_t *latest_ns = end_ns;
 	pthread_mutex_lock(&entry->mutex);
 	size_t count = entry->is_quorum ? lk__red_compensating_nodes(entry, nodes) : 0;
 	for (size_t i = 0; i < count; i++)
-		end_ns = lk__later(end_ns, close_node_ends_ns(entry->client, nodes[i]));
+		*latest_ns = lk__later(*latest_ns, close_node_ends_ns(entry->client, nodes[i]));
 	pthread_mutex_unlock(&entry->mutex);
-	return end_ns;
-}
-
-static int64_t close_quorums_end_ns(lk_client *client)
-{
-	size_t count;
-	int64_t end_ns = 0;
-	if (atomic_load(&client->quorums) == 0)
-		return 0;
-	struct lk__entry **entries = lk__client_entries(client, &count);
-	for (size_t i = 0; i < count; i++) {
-		end_ns = lk__later(end_ns, close_quorum_ends_ns(entries[i]));
-		lk__entry_unref(entries[i]);
-	}
-	free(entries);
-	return end_ns;
 }
 
 /* When the command limit is over for all nodes that say nothing: one silence is waited for once,
@@ -181,7 +127,9 @@ static int64_t close_quorums_end_ns(lk_client *client)
 static int64_t close_silence_ends_ns(lk_client *client)
 {
 	struct lk__node *node;
-	int64_t end_ns = close_quorums_end_ns(client);
+	int64_t end_ns = 0;
+	if (atomic_load(&client->quorums) > 0)
+		lk__entries_each(client, close_quorum_ends, &end_ns);
 	for (size_t i = 0; (node = client->topo->ops->node_at(client->topo, i)); i++) {
 		int64_t node_ns = close_node_ends_ns(client, node);
 		if (node_ns != LK__NEVER || close_expects(client, node))
@@ -265,30 +213,24 @@ static void close_read(lk_client *client, struct lk__thread *thread, bool last)
 	}
 }
 
-/* True when of each quorum's lock a majority has been compensated, which the nodes' clients do. */
-static bool close_quorums_are_free(lk_client *client)
+/* Notes whether of a quorum's lock a majority has been compensated, which the nodes' clients do. */
+static void close_quorum_is_free(void *free_all, struct lk__entry *entry)
 {
-	size_t count;
-	if (atomic_load(&client->quorums) == 0)
-		return true;
-	struct lk__entry **entries = lk__client_entries(client, &count);
-	bool free_all = entries != NULL;
-	for (size_t i = 0; i < count; i++) {
-		const struct lk__quorum *quorum = lk__entry_quorum(entries[i]);
-		pthread_mutex_lock(&entries[i]->mutex);
-		free_all = free_all && (!quorum || quorum->grants->compensated(entries[i]));
-		pthread_mutex_unlock(&entries[i]->mutex);
-		lk__entry_unref(entries[i]);
-	}
-	free(entries);
-	return free_all;
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	pthread_mutex_lock(&entry->mutex);
+	if (quorum && !quorum->grants->compensated(entry))
+		*(bool *)free_all = false;
+	pthread_mutex_unlock(&entry->mutex);
 }
 
 bool lk__client_is_settled(lk_client *client)
 {
-	return atomic_load(&client->trying) == 0 && atomic_load(&client->unclaimed_grants) == 0 &&
-	       atomic_load(&client->releasing) == 0 && !lk__compensation_pending(client, NULL) &&
-	       close_quorums_are_free(client);
+	bool free_all = true;
+	if (atomic_load(&client->trying) > 0 || atomic_load(&client->unclaimed_grants) > 0 ||
+	    atomic_load(&client->releasing) > 0 || lk__compensation_pending(client, NULL))
+		return false;
+	return atomic_load(&client->quorums) == 0 ||
+	       (lk__entries_each(client, close_quorum_is_free, &free_all) && free_all);
 }
 
 /*
@@ -315,6 +257,7 @@ static bool close_await_answers(lk_client *client)
 static int close_begin(lk_client *client, int how, lk_error *error)
 {
 	int open = LK__CLIENT_OPEN;
+	int64_t abandoned_until_ns = 0; /* nothing is held */
 	if (how == LK_CLOSE_IF_IDLE && atomic_load(&client->state) == LK__CLIENT_OPEN &&
 	    atomic_load(&client->counters.held) > 0)
 		return lk__fail(error, LK_EHELD, "close: %llu locks are held",
@@ -322,11 +265,12 @@ static int close_begin(lk_client *client, int how, lk_error *error)
 	close_limit(client); /* before anybody sees that it is closed */
 	if (!atomic_compare_exchange_strong(&client->state, &open, LK__CLIENT_CLOSING))
 		return 0;
-	if (how == LK_CLOSE_RELEASE && !close_release_all(client)) {
+	if (how == LK_CLOSE_RELEASE && !lk__entries_each(client, close_release, NULL)) {
 		atomic_store(&client->state, LK__CLIENT_OPEN);
 		return lk__fail(error, LK_ENOMEM, "close: out of memory, nothing was released");
 	}
-	lk__client_record_end(client, close_abandoned_until_ns(client));
+	lk__entries_each(client, close_abandon, &abandoned_until_ns);
+	lk__client_record_end(client, abandoned_until_ns);
 	lk__notices_close(client);
 	lk__client_wake_waiters(client);
 	lk__compensation_retry(client);
@@ -379,9 +323,15 @@ static int close_run(lk_client *client, int how, bool waited, lk_error *error)
 	return 0;
 }
 
-int lk__client_close(lk_client *client, int how, lk_error *error)
+int lk_client_close(lk_client *client, int how, lk_error *error)
 {
-	int rc = close_claim(client, error);
+	if (!client)
+		return lk__fail(error, LK_EINVAL, "lk_client_close: client is NULL");
+	int rc = LK__CHECK("lk_client_close", error, {LK__HOW, how});
+	if (rc == 0)
+		rc = lk__check_blocking(client, "lk_client_close", error);
+	if (rc == 0)
+		rc = close_claim(client, error);
 	if (rc < 0)
 		return rc;
 	client->close.again = atomic_load(&client->state) != LK__CLIENT_OPEN;
@@ -390,40 +340,45 @@ int lk__client_close(lk_client *client, int how, lk_error *error)
 	return rc;
 }
 
-void lk__close_for_good(lk_client *client)
-{
-	client->close.again = false;
-	if (close_run(client, LK_CLOSE_ABANDON, false, NULL) < 0)
-		client_end(client);
-}
-
 /* ---- of a threadless client ---- */
 
-int lk__close_start(lk_client *client, int how, struct lk__completion *completion, lk_error *error)
+static bool close_is_under_way(lk_client *client)
 {
-	struct lk__closing *close = &client->close;
+	return atomic_load(&client->close.completion) != NULL;
+}
+
+int lk__start_close(const struct lk__start *start)
+{
+	lk_client *client = start->handle;
+	struct lk__completion *completion = NULL;
+	int rc = lk__check_threadless(client, start->operation, start->error);
+	if (rc == 0)
+		rc = LK__CHECK(start->operation, start->error, {LK__HOW, start->request->how});
+	if (rc < 0)
+		return rc;
 	if (atomic_exchange(&client->closing, true))
-		return lk__fail(error, LK_EPENDING, "close: the client is being closed");
-	close->again = atomic_load(&client->state) != LK__CLIENT_OPEN;
-	/* Another may have closed it between the caller's look and this. */
-	int rc = atomic_load(&client->state) == LK__CLIENT_CLOSED
-			 ? lk__fail(error, LK_ECLOSED, "close: the client is closed")
-			 : close_begin(client, how, error);
+		return lk__fail(start->error, LK_EPENDING, "%s: the client is being closed",
+				start->operation);
+	client->close.again = atomic_load(&client->state) != LK__CLIENT_OPEN;
+	if (atomic_load(&client->state) == LK__CLIENT_CLOSED)
+		rc = lk__fail(start->error, LK_ECLOSED, "%s: the client is closed",
+			      start->operation);
+	if (rc == 0)
+		rc = lk__start_reserve(start, &completion, NULL);
+	if (rc == 0)
+		rc = close_begin(client, start->request->how, start->error);
 	if (rc < 0) {
+		if (completion)
+			lk__queue_unreserve(completion);
 		atomic_store(&client->closing, false);
 		return rc;
 	}
 	close_messages(client);
 	lk__client_ref(client);
 	completion->client = client;
-	atomic_store(&close->completion, completion);
+	atomic_store(&client->close.completion, completion);
 	lk__loop_wake(client);
 	return 0;
-}
-
-bool lk__close_is_under_way(lk_client *client)
-{
-	return atomic_load(&client->close.completion) != NULL;
 }
 
 static void close_complete(lk_client *client, int rc)
@@ -463,7 +418,7 @@ static int close_look(lk_client *client)
 	if (!close_all_have_left(client) && now_ns < close->leave_until_ns)
 		return 0;
 	/* First: a call that gives up leaves a compensation. */
-	bool told = !lk__close_is_under_way(client) || close_calls(client) == 0;
+	bool told = !close_is_under_way(client) || close_calls(client) == 0;
 	bool done = close_is_read(client) && lk__client_is_settled(client);
 	if (!(done && told) && !close_is_over(client))
 		return 0;
@@ -472,7 +427,7 @@ static int close_look(lk_client *client)
 
 int64_t lk__close_turn(lk_client *client)
 {
-	if (!lk__close_is_under_way(client))
+	if (!close_is_under_way(client))
 		return LK__NEVER;
 	int rc = close_look(client);
 	if (rc == 0)
@@ -483,7 +438,8 @@ int64_t lk__close_turn(lk_client *client)
 	return LK__NEVER;
 }
 
-void lk__close_to_free(lk_client *client)
+/* Takes its turns until it is closed, as long as a close may take. */
+static void close_by_turns(lk_client *client)
 {
 	struct pollfd set = {.fd = lk__loop_fd(client), .events = POLLIN};
 	int rc = 0;
@@ -497,6 +453,17 @@ void lk__close_to_free(lk_client *client)
 		lk__poll(&set, 1, LOOK_NS / LK__MS);
 	}
 	client_end(client);
-	if (lk__close_is_under_way(client))
+	if (close_is_under_way(client))
 		close_complete(client, LK_EMAYBEHELD);
+}
+
+void lk__close_to_free(lk_client *client)
+{
+	if (client->config->threadless) {
+		close_by_turns(client);
+		return;
+	}
+	client->close.again = false;
+	if (close_run(client, LK_CLOSE_ABANDON, false, NULL) < 0)
+		client_end(client);
 }
