@@ -59,5 +59,5 @@ void bench_requests(const struct lk__recipe *recipe, const char *name, uint64_t 
 	free(target.key);
 	if (!*acquire_out || !*release_out)
 		bench_die("out of memory");
-	lk__request_stamp(*acquire_out, INT64_C(9007199254740000));
+	lk__request_address(*acquire_out, LK__MESSAGES_PLAIN, INT64_C(9007199254740000));
 }

@@ -165,7 +165,7 @@ static bool is_refusal(const struct lk__request *request)
 static bool acks_await(struct lk__conn *conn, struct lk__request *request,
 		       struct lk__deferred *after)
 {
-	if (!request->durable || is_refusal(request) || !lk__node_is_acked(conn->node))
+	if (is_refusal(request))
 		return false;
 	DL_APPEND(conn->unacked, request);
 	if (!conn->asks_acks && !acks_ask(conn, false)) /* one under way was sent behind it */
@@ -200,14 +200,9 @@ bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t s
 	return same;
 }
 
-static int64_t acks_next_ns(const struct lk__conn *conn)
-{
-	return conn->unacked && !conn->asks_acks ? conn->ask_ns : LK__NEVER;
-}
-
 static void acks_turn(struct lk__conn *conn, struct lk__deferred *after)
 {
-	if (lk__now_ns() >= acks_next_ns(conn) && !acks_ask(conn, false))
+	if (!conn->asks_acks && lk__now_ns() >= conn->ask_ns && !acks_ask(conn, false))
 		unacked_end(conn, "out of memory: replicas are not asked", after);
 }
 
@@ -648,7 +643,8 @@ static void hurry_explain(const struct lk__conn *conn, char *reason, size_t size
 		explain_listed(conn, count, reason, size);
 }
 
-void lk__acks_hurry(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after)
+static void acks_hurry(struct lk__conn *conn, struct lk__request *request,
+		       struct lk__deferred *after)
 {
 	struct lk__request *kept;
 	DL_FOREACH(conn->unacked, kept)
@@ -667,5 +663,5 @@ const struct lk__acks_ops lk__acks_ops = {
 	.came = acks_came,
 	.lost = acks_lost,
 	.turn = acks_turn,
-	.next_ns = acks_next_ns,
+	.hurry = acks_hurry,
 };

@@ -393,7 +393,8 @@ bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, 
 	struct lk__listening *listening = (struct lk__listening *)heard->listening;
 	pthread_mutex_lock(&conn->mutex);
 	listening->listener = thread;
-	lk__standby_list(conn, standby, thread);
+	standby->thread = thread;
+	DL_APPEND(conn->standbys, standby);
 	if (subscribes && listening->channel->unconfirmed > 0)
 		lk__conn_need(conn, until_ns);
 	bool ready = conn->state == LK__CONN_CLOSED || heard_what(heard, subscribes);
@@ -414,7 +415,7 @@ void lk__channel_stand_down(struct lk__conn *conn, const struct lk__heard *heard
 	struct lk__listening *listening = (struct lk__listening *)heard->listening;
 	pthread_mutex_lock(&conn->mutex);
 	listening->listener = NULL;
-	lk__standby_unlist(conn, standby);
+	DL_DELETE(conn->standbys, standby);
 	pthread_mutex_unlock(&conn->mutex);
 }
 

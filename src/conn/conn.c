@@ -106,6 +106,17 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out)
  *   three times as much time has passed: a server that hangs sees one probe, and few of those.
  */
 
+/* When the oldest answer is too late; a silent subscription is to be probed. */
+static int64_t conn_limit_ns(const struct lk__conn *conn)
+{
+	const struct lk_config *config = conn->node->config;
+	if (conn->in_flight)
+		return lk__after_ms(conn->in_flight->sent_ns, config->command_timeout_ms);
+	if (conn->kind == LK__CONN_MESSAGES && config->keepalive_s > 0)
+		return lk__after_ms(conn->heard_ns, config->keepalive_s * 1000);
+	return LK__NEVER;
+}
+
 /* Since when the oldest request has heard nothing. */
 static int64_t silent_since_ns(const struct lk__conn *conn)
 {
@@ -184,6 +195,15 @@ int64_t lk__conn_doubt_ns(const struct lk__conn *conn)
 	return doubted && conn_is_outlived(conn) ? 0 : conn->doubt_ns;
 }
 
+int64_t lk__conn_next_ns(const struct lk__conn *conn)
+{
+	int64_t ask_ns = conn->unacked && !conn->asks_acks ? conn->ask_ns : LK__NEVER;
+	int64_t next_ns = conn->drains ? conn->drain_until_ns : ask_ns;
+	next_ns = lk__earlier(conn_limit_ns(conn), next_ns);
+	next_ns = lk__earlier(lk__conn_doubt_ns(conn), next_ns);
+	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
+}
+
 /* When the first answer to those that are in flight is needed, or LK__NEVER. */
 static int64_t conn_until_ns(const struct lk__conn *conn, int64_t since_ns)
 {
@@ -225,7 +245,7 @@ static void conn_doubt(struct lk__conn *conn, struct lk__deferred *after)
 void lk__conn_heard_nothing(struct lk__conn *conn, struct lk__deferred *after)
 {
 	int64_t now_ns = lk__now_ns();
-	if (now_ns >= lk__conn_limit_ns(conn)) {
+	if (now_ns >= conn_limit_ns(conn)) {
 		lk__conn_must_break(conn, LK_EUNREACHABLE, "no answer within the command limit");
 		conn_fell_silent(conn);
 		return;
@@ -741,13 +761,6 @@ void lk__conn_close(struct lk__conn *conn)
 	lk__connector_free(connector);
 }
 
-bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once)
-{
-	bool failed = conn->failure_count != failure_count;
-	return conn->state == LK__CONN_UP || conn->state == LK__CONN_DOWN ||
-	       (failed && (once || !atomic_load(&conn->node->was_up)));
-}
-
 /* ---- all connections of a node ---- */
 
 void lk__node_try(struct lk__node *node, int64_t until_ns)
@@ -816,96 +829,7 @@ struct lk__conn *lk__node_work(struct lk__node *node)
 	return &node->work;
 }
 
-/* ---- those who do not lead: operations that wait, and the loop that reads for them ---- */
-
-void lk__standby_list(struct lk__conn *conn, struct lk__standby *standby, struct lk__thread *thread)
-{
-	standby->thread = thread;
-	standby->listed = true;
-	standby->failure_count = conn->failure_count;
-	DL_APPEND(conn->standbys, standby);
-}
-
-void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby)
-{
-	if (standby->listed)
-		DL_DELETE(conn->standbys, standby);
-	standby->listed = false;
-}
-
-bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
-			  struct lk__thread *thread, bool once)
-{
-	struct lk__deferred after;
-	lk__deferred_init(&after);
-	if (conn->state == LK__CONN_UP)
-		return true;
-	pthread_mutex_lock(&conn->mutex);
-	bool up = conn->state == LK__CONN_UP;
-	if (!up) {
-		conn->wanted++;
-		standby->once = once;
-		lk__standby_list(conn, standby, thread);
-		if (conn->state == LK__CONN_DOWN)
-			lk__conn_start(conn, &after);
-		after.drives = !thread->on_wake;
-	}
-	lk__conn_unlock_held(conn, &after);
-	return up;
-}
-
-int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error)
-{
-	int rc = LK__WAIT_TIME_UP;
-	pthread_mutex_lock(&conn->mutex);
-	if (conn->state == LK__CONN_CLOSED) {
-		rc = LK_ECLOSED;
-	} else if (conn->state == LK__CONN_UP) {
-		rc = LK__WAIT_READY;
-	} else {
-		if (lk__conn_has_come(conn, standby->failure_count, standby->once))
-			rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
-		const char *awaits = lk__connector_awaits(conn->connector);
-		if (conn->last_error.code && error)
-			*error = conn->last_error;
-		else if (awaits && error)
-			snprintf(error->message, sizeof(error->message),
-				 "the server cannot be reached: %s", awaits);
-	}
-	pthread_mutex_unlock(&conn->mutex);
-	return rc;
-}
-
-void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby)
-{
-	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
-	lk__standby_unlist(conn, standby);
-	conn->wanted--;
-	lk__conn_unlock_held(conn, &after);
-}
-
-int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
-		   lk_error *error)
-{
-	struct lk__standby standby;
-	int rc;
-	if (lk__conn_ready_begin(conn, &standby, thread, once))
-		return LK__WAIT_READY;
-	while ((rc = lk__conn_ready_look(conn, &standby, error)) == LK__WAIT_TIME_UP &&
-	       lk__now_ns() < until_ns)
-		lk__conn_ready_sleep(conn, &standby, thread, until_ns, NULL);
-	lk__conn_ready_end(conn, &standby);
-	return rc;
-}
-
-void lk__conn_send_queued(struct lk__conn *conn)
-{
-	pthread_mutex_lock(&conn->mutex);
-	lk__conn_push(conn);
-	pthread_mutex_unlock(&conn->mutex);
-}
+/* ---- the loop that reads for those who do not ---- */
 
 /* Tells whether the loop has to look at once: nobody else will, and the socket does not tell. */
 static bool conn_is_urgent(const struct lk__conn *conn)

@@ -155,7 +155,6 @@ struct lk__conn {
 struct lk__standby {
 	struct lk__standby *prev, *next;
 	struct lk__thread *thread;
-	bool listed;
 	bool once;              /* one failed attempt ends it */
 	uint64_t failure_count; /* of the connection, when it began */
 };
@@ -218,13 +217,16 @@ void lk__conn_destroy(struct lk__conn *conn);
  * request that cannot be sent is done with a code. */
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request);
 
+/* Sends now what was submitted, or put, for a thread that does not lead, if it has not left
+ * before. */
+void lk__conn_send_queued(struct lk__conn *conn);
+
 /*
  * Sends for a caller who asks several connections, and reads them itself (lk__conn_attend()): what
- * was put leaves in one write at the end, and the loop need not read. A caller that stops reading
- * says so (forgo) where answers are missing.
+ * was put leaves in one write (lk__conn_send_queued()), and the loop need not read. A caller that
+ * stops reading says so (forgo) where answers are missing.
  */
 void lk__conn_put(struct lk__conn *conn, struct lk__request *request);
-void lk__conn_put_end(struct lk__conn *conn);
 void lk__conn_forgo(struct lk__conn *conn);
 
 /* Sends a request that nobody awaits, to a client that may be closed: false, and the request is
@@ -333,12 +335,9 @@ bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);
 void lk__conn_fault(struct lk__conn *conn, struct lk__fault *fault_out);
 
 /* The loop's turn: reads what is there if nobody else reads, and keeps the command limit. Returns
- * whether answers or messages are still expected without a reader. */
-bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread);
-
-/* Attends to it after the set's event. The leader reads up to its own answer, and may not see the
- * end behind that. */
-bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread);
+ * whether answers or messages are still expected without a reader. `event`: the set has told of it;
+ * a leader reads up to its own answer, and may not see the end behind that. */
+bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool event);
 
 /* The loop's turn for one that is being made: goes on with that, unless a caller does, and has the
  * set tell when to call again. Returns when to do so without. */
@@ -354,21 +353,13 @@ void lk__conn_watch(struct lk__conn *conn, int set_fd);
  */
 int64_t lk__conn_arm(struct lk__conn *conn, int set_fd);
 
-/* Sends now what was submitted for a thread that does not lead, if it has not left before. */
-void lk__conn_send_queued(struct lk__conn *conn);
-
 /* The socket and what to wait for, for poll() alone: a hint that is out of date when the connection
  * is lost. True where poll() cannot tell: lk__conn_attend() is to be called, and there may be no
  * socket (-1). */
 bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out);
 
 /* For the files of src/conn alone, with the mutex held. */
-void lk__standby_list(struct lk__conn *conn, struct lk__standby *standby,
-		      struct lk__thread *thread);
-void lk__standby_unlist(struct lk__conn *conn, struct lk__standby *standby);
-bool lk__conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once);
-int64_t lk__conn_limit_ns(const struct lk__conn *conn); /* when the oldest answer is too late */
-int64_t lk__conn_next_ns(const struct lk__conn *conn);  /* when to look, if nothing comes */
+int64_t lk__conn_next_ns(const struct lk__conn *conn); /* when to look, if nothing comes */
 /* When the silence of one that owes answers is to be doubted; 0: at once, by one more look. */
 int64_t lk__conn_doubt_ns(const struct lk__conn *conn);
 /* How long a silence is borne where there is so much time for an answer. */
@@ -404,7 +395,6 @@ void lk__conn_break(struct lk__conn *conn, int code, const char *reason,
 		    struct lk__deferred *after);
 void lk__conn_start(struct lk__conn *conn, struct lk__deferred *after);
 void lk__conn_flush(struct lk__conn *conn);
-void lk__acks_hurry(struct lk__conn *conn, struct lk__request *request, struct lk__deferred *after);
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 void lk__after_wake(struct lk__deferred *after, struct lk__thread *thread);
 /* Frees the mutex, then wakes and finishes; for callers that hold no entry. A connection that is
@@ -418,14 +408,16 @@ void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 /* What waits for replicas and disks (acks.c), and subscriptions (channels.c): both use connections,
  * which know them by these functions alone. With the mutex held. */
 struct lk__acks_ops {
-	/* It is answered: true, and it waits to be acknowledged. */
+	/* It is answered, and what it did must be acknowledged: true, and it waits for that. */
 	bool (*await)(struct lk__conn *conn, struct lk__request *request,
 		      struct lk__deferred *after);
 	void (*came)(struct lk__conn *conn, const struct lk__request *asked,
 		     struct lk__deferred *after);
 	void (*lost)(struct lk__conn *conn);
 	void (*turn)(struct lk__conn *conn, struct lk__deferred *after);
-	int64_t (*next_ns)(const struct lk__conn *conn); /* when a turn has something to do */
+	/* Its waiter has no more time: what waits for others to acknowledge it is done. */
+	void (*hurry)(struct lk__conn *conn, struct lk__request *request,
+		      struct lk__deferred *after);
 };
 
 struct lk__channels_ops {
@@ -507,10 +499,6 @@ void lk__connector_free(struct lk__connector *connector);
 
 /* What waits in the connection until its keys have moved is in flight again. */
 void lk__conn_resume(struct lk__conn *conn);
-
-/* Not done for that reason, where the request has no patience; or, of a batch, because some of its
- * keys may have moved. */
-bool lk__request_is_parted(const struct lk__request *request);
 
 /* Sends a request that is done, and was redirected, to its new node: true, and it is not done. The
  * owner calls this before it reads anything from the request, and holds no mutex. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Who reads a connection: the leader's turn, and those who wait meanwhile. */
+/* Who reads a connection: the leader's turn, those who wait meanwhile, and those who leave. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -20,33 +21,13 @@
 #define TRIP_PART 8        /* of each answer's time that counts for the usual one */
 #define TRIPS 4            /* for so many of those a follower waits for its leader, */
 #define PATIENCE_NS                                                                                \
-	(5 * LK__MS) /* and for this long at least: a timer that is soon due costs much */
-#define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
+	(5 * LK__MS)         /* and for this long at least: a timer that is soon due costs much */
 #define SPIN_PAUSE 32        /* turns without a spin after it has not paid; doubled each time, */
 #define SPIN_MISSES_MAX 6    /* so often, until it has paid again */
 #define LOOK_NS (5 * LK__MS) /* where another keeps the mutex */
 #define SPIN_GAP_NS (100 * LK__US) /* between two looks: the core was somebody else's */
 
 /* ---- the leader's turn ---- */
-
-/* When the oldest answer is too late; a silent subscription is to be probed. */
-int64_t lk__conn_limit_ns(const struct lk__conn *conn)
-{
-	const struct lk_config *config = conn->node->config;
-	if (conn->in_flight)
-		return lk__after_ms(conn->in_flight->sent_ns, config->command_timeout_ms);
-	if (conn->kind == LK__CONN_MESSAGES && config->keepalive_s > 0)
-		return lk__after_ms(conn->heard_ns, config->keepalive_s * 1000);
-	return LK__NEVER;
-}
-
-int64_t lk__conn_next_ns(const struct lk__conn *conn)
-{
-	int64_t next_ns = conn->drains ? conn->drain_until_ns : conn->node->acks_ops->next_ns(conn);
-	next_ns = lk__earlier(lk__conn_limit_ns(conn), next_ns);
-	next_ns = lk__earlier(lk__conn_doubt_ns(conn), next_ns);
-	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
-}
 
 /* With the mutex, or where the stream can be read and written at once without it. */
 static ssize_t conn_read_now(struct lk__conn *conn)
@@ -221,7 +202,7 @@ static void conn_turn(struct lk__conn *conn, int64_t until_ns, lk_cancel *cancel
 		conn->node->channels_ops->probe(conn);
 	if (conn->postponed && lk__now_ns() >= conn->postponed_until_ns)
 		lk__conn_resume(conn);
-	if (!conn->drains)
+	if (conn->unacked && !conn->drains)
 		conn->node->acks_ops->turn(conn, after);
 	lk__conn_flush(conn);
 	int64_t next_ns = lk__conn_next_ns(conn);
@@ -345,12 +326,6 @@ static bool conn_served(const struct lk__wait *wait)
 
 /* ---- followers ---- */
 
-bool lk__conn_expects_leader(const struct lk__conn *conn)
-{
-	return conn->next_leader &&
-	       lk__now_ns() - conn->appointed_ns < lk__later(conn->trip_ns, APPOINTED_NS);
-}
-
 /* Tells whether the leader has to look: its own answer is there, or the connection is to end. */
 static bool conn_wants_leader(const struct lk__conn *conn)
 {
@@ -453,27 +428,6 @@ static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_
 	return rc;
 }
 
-/* Woken, it looks for itself what that means. */
-void lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
-			  struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
-{
-	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
-	bool leads = conn->state == LK__CONN_CONNECTING && !lk__conn_is_led(conn), woken = false;
-	if (leads)
-		conn->leader = thread;
-	while (!woken && conn->leader == thread && conn->state == LK__CONN_CONNECTING &&
-	       !lk__conn_has_come(conn, standby->failure_count, standby->once) &&
-	       !lk__cancelled(cancel) && lk__now_ns() < until_ns)
-		woken = conn_make(conn, until_ns, cancel, &after);
-	if (conn->leader == thread)
-		conn_resign(conn, false, &after);
-	lk__conn_unlock(conn, &after);
-	if (!leads)
-		lk__cancel_park(cancel, &thread->park, until_ns);
-}
-
 int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 		  bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 		  lk_cancel *cancel)
@@ -523,7 +477,190 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 	return moved ? lk__conn_await(request, thread, until_ns, cancel) : rc;
 }
 
-static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool event)
+/* ---- who waits no more, or again ---- */
+
+/* Locks the connection that has the request, or any when it is done. A reader may be taking it to
+ * another one: then once more, at most for each redirect. `done` is looked at first, because the
+ * reader clears it last. */
+static struct lk__conn *request_lock(struct lk__request *request)
+{
+	for (;;) {
+		struct lk__conn *conn = atomic_load(&request->conn);
+		pthread_mutex_lock(&conn->mutex);
+		if (atomic_load(&request->done) || atomic_load(&request->conn) == conn)
+			return conn;
+		pthread_mutex_unlock(&conn->mutex);
+	}
+}
+
+/* True when it was never sent: then it is done. */
+static bool conn_withdraw(struct lk__conn *conn, struct lk__request *request)
+{
+	const char *awaits = lk__connector_awaits(conn->connector);
+	const char *why = conn->last_error.code ? conn->last_error.message
+			  : awaits              ? awaits
+						: "no connection yet";
+	if (request->done || request->sends > 0)
+		return false;
+	if (request->postponed)
+		why = "its keys are being moved to another node";
+	lk__conn_remove(conn, request);
+	request->done = true;
+	request->code = LK_EUNREACHABLE;
+	snprintf(request->reason, sizeof(request->reason), "not sent: %.140s", why);
+	return true;
+}
+
+bool lk__conn_withdraw(struct lk__request *request)
+{
+	struct lk__conn *conn = request_lock(request);
+	bool withdrawn = conn_withdraw(conn, request);
+	pthread_mutex_unlock(&conn->mutex);
+	return withdrawn;
+}
+
+bool lk__conn_hurry(struct lk__request *request)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	struct lk__conn *conn = request_lock(request);
+	conn->node->acks_ops->hurry(conn, request, &after);
+	bool done = request->done;
+	lk__conn_unlock_held(conn, &after);
+	return done;
+}
+
+bool lk__conn_leave(struct lk__request *request, void (*finish)(struct lk__request *request))
+{
+	struct lk__conn *conn = request_lock(request);
+	if (request->thread) /* else its present `finish` would never hear that it is done */
+		conn_withdraw(conn, request);
+	bool left = !request->done;
+	if (left) {
+		request->thread = NULL;
+		request->finish = finish;
+		if (!lk__conn_is_led(conn) && conn->state == LK__CONN_UP)
+			conn->node->events->attention(conn->node->context);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return left;
+}
+
+bool lk__conn_take_over(struct lk__request *request, struct lk__thread *thread, int64_t until_ns)
+{
+	struct lk__conn *conn = request_lock(request);
+	bool taken = !request->done;
+	if (taken) {
+		request->thread = thread;
+		request->needed_ns = until_ns;
+		lk__conn_count_on(conn, request);
+		lk__conn_hasten(conn, request);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return taken;
+}
+
+/* ---- the wait for the connection itself ---- */
+
+static bool conn_has_come(const struct lk__conn *conn, uint64_t failure_count, bool once)
+{
+	bool failed = conn->failure_count != failure_count;
+	return conn->state == LK__CONN_UP || conn->state == LK__CONN_DOWN ||
+	       (failed && (once || !atomic_load(&conn->node->was_up)));
+}
+
+bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
+			  struct lk__thread *thread, bool once)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	if (conn->state == LK__CONN_UP)
+		return true;
+	pthread_mutex_lock(&conn->mutex);
+	bool up = conn->state == LK__CONN_UP;
+	if (!up) {
+		conn->wanted++;
+		*standby = (struct lk__standby){
+			.thread = thread, .once = once, .failure_count = conn->failure_count};
+		DL_APPEND(conn->standbys, standby);
+		if (conn->state == LK__CONN_DOWN)
+			lk__conn_start(conn, &after);
+		after.drives = !thread->on_wake;
+	}
+	lk__conn_unlock_held(conn, &after);
+	return up;
+}
+
+int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby, lk_error *error)
+{
+	int rc = LK__WAIT_TIME_UP;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->state == LK__CONN_CLOSED) {
+		rc = LK_ECLOSED;
+	} else if (conn->state == LK__CONN_UP) {
+		rc = LK__WAIT_READY;
+	} else {
+		if (conn_has_come(conn, standby->failure_count, standby->once))
+			rc = conn->last_error.code ? conn->last_error.code : LK_EUNREACHABLE;
+		const char *awaits = lk__connector_awaits(conn->connector);
+		if (conn->last_error.code && error)
+			*error = conn->last_error;
+		else if (awaits && error)
+			snprintf(error->message, sizeof(error->message),
+				 "the server cannot be reached: %s", awaits);
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return rc;
+}
+
+void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	DL_DELETE(conn->standbys, standby);
+	conn->wanted--;
+	lk__conn_unlock_held(conn, &after);
+}
+
+/* Woken, it looks for itself what that means. */
+void lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
+			  struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
+{
+	struct lk__deferred after;
+	lk__deferred_init(&after);
+	pthread_mutex_lock(&conn->mutex);
+	bool leads = conn->state == LK__CONN_CONNECTING && !lk__conn_is_led(conn), woken = false;
+	if (leads)
+		conn->leader = thread;
+	while (!woken && conn->leader == thread && conn->state == LK__CONN_CONNECTING &&
+	       !conn_has_come(conn, standby->failure_count, standby->once) &&
+	       !lk__cancelled(cancel) && lk__now_ns() < until_ns)
+		woken = conn_make(conn, until_ns, cancel, &after);
+	if (conn->leader == thread)
+		conn_resign(conn, false, &after);
+	lk__conn_unlock(conn, &after);
+	if (!leads)
+		lk__cancel_park(cancel, &thread->park, until_ns);
+}
+
+int lk__conn_ready(struct lk__conn *conn, struct lk__thread *thread, bool once, int64_t until_ns,
+		   lk_error *error)
+{
+	struct lk__standby standby;
+	int rc;
+	if (lk__conn_ready_begin(conn, &standby, thread, once))
+		return LK__WAIT_READY;
+	while ((rc = lk__conn_ready_look(conn, &standby, error)) == LK__WAIT_TIME_UP &&
+	       lk__now_ns() < until_ns)
+		lk__conn_ready_sleep(conn, &standby, thread, until_ns, NULL);
+	lk__conn_ready_end(conn, &standby);
+	return rc;
+}
+
+/* ---- the loop, in the place of callers ---- */
+
+bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool event)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
@@ -546,16 +683,6 @@ static bool conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool e
 	bool expected = !lk__conn_is_led(conn) && (conn_is_unfinished(conn) || conn->channels);
 	lk__conn_unlock(conn, &after);
 	return expected;
-}
-
-bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread)
-{
-	return conn_attend(conn, thread, false);
-}
-
-bool lk__conn_attend_event(struct lk__conn *conn, struct lk__thread *thread)
-{
-	return conn_attend(conn, thread, true);
 }
 
 int64_t lk__conn_make_turn(struct lk__conn *conn, struct lk__thread *thread, int set_fd)

@@ -23,8 +23,9 @@
 #define LOADS_VAIN 3     /* and is then spelled out: a proxy has loaded it at another server */
 #define WORDS_MAX 90     /* of a refusal that are passed on */
 #define REDIRECTS_MAX 16 /* of one request: more mean that servers redirect in a circle */
-#define COMMAND_NS (10 * LK__US)  /* a script takes the server at least, about */
-#define DRAIN_NS (250 * LK__MS)   /* for the answers that a former master owes */
+#define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
+#define COMMAND_NS (10 * LK__US)    /* a script takes the server at least, about */
+#define DRAIN_NS (250 * LK__MS)     /* for the answers that a former master owes */
 #define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
 
 /* ---- writing ---- */
@@ -73,8 +74,6 @@ static void conn_append(struct lk__conn *conn, struct lk__request *request)
 	if (conn->must_break)
 		return;
 	request->appended = true;
-	if (request->batch)
-		lk__request_drop_collected(request);
 	conn->used_ns = request->sent_ns = lk__now_ns();
 	lk__conn_count_on(conn, request);
 	atomic_fetch_add_explicit(&conn->node->counters.commands, 1, memory_order_relaxed);
@@ -171,11 +170,8 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
 	if (conn->drains)
 		return;
-	lk__request_turn(request);
-	if (request->stamp_at)
-		lk__request_stamp(request, lk__node_server_us(conn->node, request->deadline_ns));
-	if (conn->node->told_by != LK__MESSAGES_PLAIN && request->script != LK__NO_SCRIPT)
-		lk__request_tell(request, conn->node->told_by);
+	lk__request_address(request, conn->node->told_by,
+			    lk__node_server_us(conn->node, request->deadline_ns));
 	if (conn->kind != LK__CONN_MESSAGES && !request->question && lk__node_asks_time(conn->node))
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT &&
@@ -207,6 +203,12 @@ static bool conn_is_full(const struct lk__conn *conn)
 	int64_t work_ns = (int64_t)conn->in_flight_count * COMMAND_NS;
 	return conn->kind == LK__CONN_SCRIPTS && conn->in_flight_count > 1 && conn->least_ns > 0 &&
 	       conn->least_ns < work_ns && !conn->must_break;
+}
+
+bool lk__conn_expects_leader(const struct lk__conn *conn)
+{
+	return conn->next_leader &&
+	       lk__now_ns() - conn->appointed_ns < lk__later(conn->trip_ns, APPOINTED_NS);
 }
 
 /* Has what was appended leave: by the leader if it is awake, or will be soon enough; else by us. */
@@ -270,7 +272,7 @@ void lk__conn_put(struct lk__conn *conn, struct lk__request *request)
 	lk__conn_unlock_held(conn, &after);
 }
 
-void lk__conn_put_end(struct lk__conn *conn)
+void lk__conn_send_queued(struct lk__conn *conn)
 {
 	pthread_mutex_lock(&conn->mutex);
 	lk__conn_push(conn);
@@ -416,10 +418,10 @@ void lk__conn_remove(struct lk__conn *conn, struct lk__request *request)
  * The server has lost the script: the text and the same call are sent again, at the end. That holds
  * for every request, also for those that nobody waits for; the copy has not run.
  */
-static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redisReply *reply)
+static bool conn_reload(struct lk__conn *conn, struct lk__request *request,
+			const struct lk__refusal *refusal)
 {
-	bool lost = reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).unscripted;
-	if (!lost || request->script == LK__NO_SCRIPT)
+	if (!refusal || !refusal->unscripted || request->script == LK__NO_SCRIPT || request->batch)
 		return false;
 	if (request->sent_ns >= conn->loaded_ns[request->script]) /* else it is on its way again */
 		conn_forget(conn, request->script);
@@ -432,9 +434,9 @@ static bool conn_reload(struct lk__conn *conn, struct lk__request *request, redi
 }
 
 /* A proxy refuses it in words of its own. */
-static void conn_loaded(struct lk__conn *conn, const redisReply *reply)
+static void conn_loaded(struct lk__conn *conn, const struct lk__refusal *refusal)
 {
-	int code = reply->type == REDIS_REPLY_ERROR ? lk__refusal(reply->str).code : 0;
+	int code = refusal ? refusal->code : 0;
 	conn->load_refused = code == LK_EDENIED || code == LK_EMAYBEHELD;
 }
 
@@ -462,10 +464,10 @@ static void conn_drain(struct lk__conn *conn)
  * answer.
  */
 static bool conn_demoted(struct lk__conn *conn, struct lk__request *request,
-			 const redisReply *reply, unsigned failures)
+			 const struct lk__refusal *refusal, unsigned failures)
 {
 	struct lk__finder *finder = conn->node->finder;
-	if (reply->type != REDIS_REPLY_ERROR || !lk__refusal(reply->str).replica)
+	if (!refusal || !refusal->replica)
 		return false;
 	conn_drain(conn);
 	conn->proved = false; /* so that a server which says it is a master is not stormed */
@@ -481,19 +483,19 @@ static bool conn_demoted(struct lk__conn *conn, struct lk__request *request,
 	return true;
 }
 
-static bool is_redirect(const redisReply *reply)
+/* The answer that says that another node has the key; NULL: none does. All of a batch is about one
+ * slot, so it goes there as a whole. */
+static const redisReply *redirect_of(const struct lk__request *request, const redisReply *reply,
+				     const struct lk__refusal *refusal)
 {
-	return reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).redirects;
-}
-
-/* The answer that says so; NULL: none does. All of a batch is about one slot, so it goes there as a
- * whole. */
-static const redisReply *redirect_of(const struct lk__request *request, const redisReply *reply)
-{
-	for (size_t i = 0; i < request->batch; i++)
-		if (is_redirect(request->reply->element[i]))
-			return request->reply->element[i];
-	return is_redirect(reply) ? reply : NULL;
+	if (refusal && refusal->redirects)
+		return reply;
+	for (size_t i = 1; i < request->batch; i++) {
+		const redisReply *other = request->reply->element[i];
+		if (other->type == REDIS_REPLY_ERROR && lk__refusal(other->str).redirects)
+			return other;
+	}
+	return NULL;
 }
 
 /* Has not run here, and is sent again in a moment. False: it is too late for that. */
@@ -511,13 +513,12 @@ static bool conn_postpone(struct lk__conn *conn, struct lk__request *request)
 	return true;
 }
 
-/* Another node has the key: true, and the request is done, to be followed; or it waits in the
- * connection until that node is known; or it is done. Of a batch: the first answer. */
+/* Another node has the key, as `reply` says: true, and the request is done, to be followed; or it
+ * waits in the connection until that node is known; or it is done. */
 static bool conn_redirected(struct lk__conn *conn, struct lk__request *request,
 			    const redisReply *reply, struct lk__deferred *after)
 {
 	struct lk__finder *finder = conn->node->finder;
-	reply = redirect_of(request, reply);
 	if (!finder || !finder->ops->redirect || !reply)
 		return false;
 	struct lk__node *node = finder->ops->redirect(finder, reply->str, conn->place);
@@ -538,23 +539,12 @@ static bool conn_redirected(struct lk__conn *conn, struct lk__request *request,
 	return true;
 }
 
-bool lk__request_is_parted(const struct lk__request *request)
-{
-	const redisReply *reply = request->reply;
-	if (!request->code || !reply)
-		return false;
-	if (request->batch)
-		return redirect_of(request, reply) != NULL;
-	return reply->type == REDIS_REPLY_ERROR && lk__refusal(reply->str).parted;
-}
-
 /* Some of its keys have moved, and some have not: it has not run, and is sent again after a pause,
  * if it has the patience, and the time. */
-static bool conn_postponed(struct lk__conn *conn, struct lk__request *request,
-			   const redisReply *reply)
+static bool conn_postponed(struct lk__conn *conn, struct lk__request *request)
 {
-	if (!request->patient || request->batch || reply->type != REDIS_REPLY_ERROR ||
-	    !lk__refusal(reply->str).parted || !conn_postpone(conn, request))
+	if (!request->patient || request->batch || !request->parted ||
+	    !conn_postpone(conn, request))
 		return false;
 	assert(request->sends > 0);
 	request->sends--;
@@ -601,25 +591,24 @@ bool lk__conn_follow(struct lk__request *request)
 
 /* Notes a refusal: what is refused has not run; but an earlier copy may have. */
 static void conn_refused(struct lk__conn *conn, struct lk__request *request, const char *words,
-			 struct lk__deferred *after)
+			 const struct lk__refusal *refusal, struct lk__deferred *after)
 {
 	char reason[sizeof(request->reason)];
-	const struct lk__refusal said = lk__refusal(words);
 	bool copied = request->sends > 1 && !request->question; /* that changes nothing */
-	bool vain = request->spelled_out && said.code == LK_EDENIED;
-	const char *hint = vain ? "SCRIPT LOAD is refused, too" : said.hint;
+	bool vain = request->spelled_out && refusal->code == LK_EDENIED;
+	const char *hint = vain ? "SCRIPT LOAD is refused, too" : refusal->hint;
 	if (vain) { /* the next call begins with SCRIPT LOAD: that right may have been given */
 		conn->load_refused = false;
 		conn_forget(conn, request->script);
 	}
-	request->lasting = said.lasting;
-	request->passing = said.passes;
-	request->ran = !copied && said.ran;
+	request->lasting = refusal->lasting;
+	request->passing = refusal->passes;
+	request->ran = !copied && refusal->ran;
 	snprintf(reason, sizeof(reason), "%s%s%s%.*s%s%s%s", conn->place, *conn->place ? ": " : "",
 		 copied ? "refused, but an earlier copy may have run: " : "",
-		 said.size < WORDS_MAX ? said.size : WORDS_MAX, words, *hint ? " (" : "", hint,
-		 *hint ? ")" : "");
-	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : said.code, reason, after);
+		 refusal->size < WORDS_MAX ? refusal->size : WORDS_MAX, words, *hint ? " (" : "",
+		 hint, *hint ? ")" : "");
+	lk__conn_done(conn, request, copied ? LK_EMAYBEHELD : refusal->code, reason, after);
 }
 
 struct lk__request *lk__conn_answered(struct lk__conn *conn)
@@ -642,8 +631,53 @@ static void conn_answered(struct lk__conn *conn, struct lk__request *request,
 			  struct lk__deferred *after)
 {
 	conn_ran(conn, request);
-	if (!conn->node->acks_ops->await(conn, request, after))
+	bool acked = request->durable && lk__node_is_acked(conn->node);
+	if (!acked || !conn->node->acks_ops->await(conn, request, after))
 		lk__conn_done(conn, request, 0, "", after);
+}
+
+/* The next answer of a batch; true when it was the last: `reply` of the request is the array. */
+static bool request_collect(struct lk__request *batch, redisReply *reply)
+{
+	redisReply *parts = batch->parts;
+	parts->element[parts->elements++] = reply;
+	if (parts->elements < batch->batch)
+		return false;
+	batch->reply = parts;
+	batch->parts = NULL;
+	return true;
+}
+
+/* Takes an answer that is whole. `failures`: of the connection, before it. */
+static void conn_take(struct lk__conn *conn, struct lk__request *request, redisReply *reply,
+		      unsigned failures, struct lk__deferred *after)
+{
+	struct lk__refusal words, *refusal = NULL;
+	if (reply->type == REDIS_REPLY_ERROR) {
+		words = lk__refusal(reply->str);
+		refusal = &words;
+	}
+	if (conn_reload(conn, request, refusal) || conn_demoted(conn, request, refusal, failures)) {
+		freeReplyObject(reply);
+		return;
+	}
+	if (!request->batch)
+		request->reply = reply;
+	const redisReply *redirect = redirect_of(request, reply, refusal);
+	request->parted = request->batch ? redirect != NULL : refusal && refusal->parted;
+	if (conn_redirected(conn, request, redirect, after) || conn_postponed(conn, request))
+		return;
+	if (request->asks_acks)
+		conn->node->acks_ops->came(conn, request, after);
+	if (request->is_load)
+		conn_loaded(conn, refusal);
+	if (request->tells_time)
+		lk__node_hear_time(conn->node, lk__time_answer(reply), request->sent_ns,
+				   lk__now_ns());
+	if (refusal)
+		conn_refused(conn, request, reply->str, refusal, after);
+	else
+		conn_answered(conn, request, after);
 }
 
 void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
@@ -659,30 +693,9 @@ void lk__conn_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred
 	}
 	lk__trace_answer(conn, request, reply);
 	lk__probe2(command__answer, request, reply->type);
-	if (request->batch && !lk__request_collect(request, reply))
+	if (request->batch && !request_collect(request, reply))
 		return;
 	lk__conn_remove(conn, request);
-	if (request->batch) {
-		reply = request->reply->element[0];
-		conn_demoted(conn, request, reply, failures);
-	} else if (conn_reload(conn, request, reply) ||
-		   conn_demoted(conn, request, reply, failures)) {
-		freeReplyObject(reply);
-		return;
-	} else {
-		request->reply = reply;
-	}
-	if (conn_redirected(conn, request, reply, after) || conn_postponed(conn, request, reply))
-		return;
-	if (request->asks_acks)
-		conn->node->acks_ops->came(conn, request, after);
-	if (request->is_load)
-		conn_loaded(conn, reply);
-	if (request->tells_time)
-		lk__node_hear_time(conn->node, lk__time_answer(reply), request->sent_ns,
-				   lk__now_ns());
-	if (reply->type == REDIS_REPLY_ERROR)
-		conn_refused(conn, request, reply->str, after);
-	else
-		conn_answered(conn, request, after);
+	conn_take(conn, request, request->batch ? request->reply->element[0] : reply, failures,
+		  after);
 }

@@ -75,24 +75,7 @@ struct lk__request *lk__request_batch(size_t most)
 	return NULL;
 }
 
-bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv, const size_t *sizes)
-{
-	batch->batch++;
-	return lk__write_command(&batch->bytes, argc, argv, sizes) == 0;
-}
-
-bool lk__request_collect(struct lk__request *batch, redisReply *reply)
-{
-	redisReply *parts = batch->parts;
-	parts->element[parts->elements++] = reply;
-	if (parts->elements < batch->batch)
-		return false;
-	batch->reply = parts;
-	batch->parts = NULL;
-	return true;
-}
-
-void lk__request_drop_collected(struct lk__request *batch)
+static void request_drop_collected(struct lk__request *batch)
 {
 	redisReply *parts = batch->parts;
 	while (parts->elements > 0)
@@ -101,11 +84,12 @@ void lk__request_drop_collected(struct lk__request *batch)
 
 void lk__request_drop_answer(struct lk__request *request)
 {
+	request->parted = false;
 	if (!request->reply)
 		return;
 	if (request->batch) {
 		request->parts = request->reply;
-		lk__request_drop_collected(request);
+		request_drop_collected(request);
 	} else {
 		freeReplyObject(request->reply);
 	}
@@ -162,13 +146,6 @@ static char *request_call(const struct lk__request *request)
 	return at;
 }
 
-void lk__request_tell(struct lk__request *request, enum lk__messages told_by)
-{
-	const struct lk__script *script = lk__script_of(request->script, told_by);
-	if (!request->spelled_out)
-		memcpy(request_call(request) + strlen(by_sha1), script->sha1, SHA1_SIZE);
-}
-
 bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_by)
 {
 	if (request->spelled_out)
@@ -196,18 +173,26 @@ bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_b
 	return true;
 }
 
-void lk__request_turn(struct lk__request *request)
-{
-	char *last = request->bytes.bytes + request->bytes.end - sizeof("0\r\n") + 1;
-	if (request->turn)
-		*last = request->asking ? '2' : request->turn;
-}
-
-void lk__request_stamp(struct lk__request *request, int64_t server_us)
+static void request_stamp(const struct lk__request *request, int64_t server_us)
 {
 	char *digits = request->bytes.bytes + request->bytes.start + request->stamp_at;
 	for (size_t i = LK__STAMP_SIZE; i-- > 0; server_us /= 10)
 		digits[i] = (char)('0' + server_us % 10);
+}
+
+void lk__request_address(struct lk__request *request, enum lk__messages told_by, int64_t server_us)
+{
+	char *last = request->bytes.bytes + request->bytes.end - sizeof("0\r\n") + 1;
+	if (request->turn)
+		*last = request->asking ? '2' : request->turn;
+	if (request->stamp_at)
+		request_stamp(request, server_us);
+	if (request->script != LK__NO_SCRIPT && !request->spelled_out &&
+	    told_by != LK__MESSAGES_PLAIN)
+		memcpy(request_call(request) + strlen(by_sha1),
+		       lk__script_of(request->script, told_by)->sha1, SHA1_SIZE);
+	if (request->batch)
+		request_drop_collected(request);
 }
 
 /* The array itself is ours, not hiredis'. */
@@ -215,7 +200,7 @@ static void request_free_parts(struct lk__request *batch)
 {
 	if (!batch->parts)
 		batch->parts = batch->reply;
-	lk__request_drop_collected(batch);
+	request_drop_collected(batch);
 	free(batch->parts->element);
 	free(batch->parts);
 }
@@ -375,8 +360,9 @@ struct lk__request *lk__words_command(struct lk__words *words)
 bool lk__words_batch(struct lk__request *batch, struct lk__words *words)
 {
 	bool added = !words->incomplete &&
-		     lk__request_add(batch, words->count, words->argv + LK__WORDS_HEAD,
-				     words->sizes + LK__WORDS_HEAD);
+		     lk__write_command(&batch->bytes, words->count, words->argv + LK__WORDS_HEAD,
+				       words->sizes + LK__WORDS_HEAD) == 0;
+	batch->batch += added;
 	words_end(words);
 	return added;
 }

@@ -71,6 +71,7 @@ struct lk__request {
 				command */
 	bool lasting; /* done: refused with an error that the server will give again */
 	bool passing; /* done: refused for a reason that a wait with a limit outlasts */
+	bool parted;  /* its keys may have moved: TRYAGAIN; of a batch, MOVED or ASK */
 	bool ran;     /* done: its script has run, once, into an error; no copy of it can come */
 	redisReply *reply;
 	char reason[160]; /* for a code */
@@ -83,17 +84,10 @@ int lk__write_command(struct lk__buffer *buffer, size_t argc, const char **argv,
 /* Makes a request of plain words. NULL when out of memory. */
 struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t *sizes);
 
-/*
- * Makes an empty batch for at most `most` commands; then they are added. They leave together, their
- * answers come as one array, and a lost connection sends them all again. NULL, or false, when out
- * of memory.
- */
+/* Makes an empty batch for at most `most` commands; then they are added (lk__words_batch()). They
+ * leave together, their answers come as one array, and a lost connection sends them all again. NULL
+ * when out of memory. */
 struct lk__request *lk__request_batch(size_t most);
-bool lk__request_add(struct lk__request *batch, size_t argc, const char **argv,
-		     const size_t *sizes);
-
-/* The next answer of a batch; true when it was the last: `reply` is the array. */
-bool lk__request_collect(struct lk__request *batch, redisReply *reply);
 
 /*
  * Marks a request that frees whatever somebody has: its caller is answered when replicas have that.
@@ -101,17 +95,11 @@ bool lk__request_collect(struct lk__request *batch, redisReply *reply);
  */
 void lk__request_frees(struct lk__request *request);
 
-/* Forgets the answers so far: the batch is sent again. */
-void lk__request_drop_collected(struct lk__request *batch);
-
 /* Forgets the answer, if there is one: the request is sent again. */
 void lk__request_drop_answer(struct lk__request *request);
 
 /* The script as it is for messages of that kind. */
 const struct lk__script *lk__script_of(int script, enum lk__messages told_by);
-
-/* Has a request call the script for messages of that kind. */
-void lk__request_tell(struct lk__request *request, enum lk__messages told_by);
 
 /* Makes the request that sends the script to the server: SCRIPT LOAD. NULL when out of memory. */
 struct lk__request *lk__request_load(int script, enum lk__messages told_by);
@@ -120,11 +108,10 @@ struct lk__request *lk__request_load(int script, enum lk__messages told_by);
  * False, and nothing is changed: out of memory. */
 bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_by);
 
-/* Has a try that asks for a turn say that it gets none where it is sent behind ASKING. */
-void lk__request_turn(struct lk__request *request);
-
-/* Writes its deadline, in the server's time, to where its words have that. */
-void lk__request_stamp(struct lk__request *request, int64_t server_us);
+/* Makes its bytes those for the server that they go to next: they call the script for messages of
+ * that kind, tell the deadline by its clock, where that shows `server_us` then, and ask for no turn
+ * behind ASKING. Answers so far to a batch are forgotten: it is sent as a whole. */
+void lk__request_address(struct lk__request *request, enum lk__messages told_by, int64_t server_us);
 
 void lk__request_free(struct lk__request *request);
 
@@ -184,7 +171,7 @@ void lk__words_copy(struct lk__words *words, const void *word, size_t size);
 void lk__words_number(struct lk__words *words, int64_t number);
 
 /* The deadline of a script's call, in µs by the clock of the server that it is sent to. One a
- * request; lk__request_stamp() fills it in. */
+ * request; lk__request_address() fills it in. */
 void lk__words_deadline(struct lk__words *words);
 
 /* EVALSHA with the first `key_count` words as keys. NULL when out of memory. */

@@ -252,8 +252,11 @@ void lk__tracking_turn(struct lk__node *node)
 struct lk__request *lk__tracking_look(void)
 {
 	struct lk__request *look = lk__request_batch(2);
-	if (look && lk__request_add(look, 3, (const char *[]){"CLIENT", "CACHING", "YES"},
-				    (size_t[]){6, 7, 3}))
+	struct lk__words words = {0};
+	lk__words_text(&words, "CLIENT");
+	lk__words_text(&words, "CACHING");
+	lk__words_text(&words, "YES");
+	if (look && lk__words_batch(look, &words))
 		return look;
 	lk__request_free(look);
 	return NULL;

@@ -143,7 +143,7 @@ static void part_ask(const struct lk__fan_out_part *part, struct lk__request *re
 static void part_asked(const struct lk__fan_out_part *part)
 {
 	if (!is_asynchronous(part->fan_out))
-		lk__conn_put_end(part->conn);
+		lk__conn_send_queued(part->conn);
 }
 
 /* All of them first: what goes to one connection leaves in one write. */
@@ -192,7 +192,7 @@ static void fan_out_sleep(struct lk__fan_out *fan_out, int64_t until_ns, lk_canc
 		if (!lk__conn_poll(conn, &fds[i + 2]))
 			continue;
 		/* Bytes that were read already; or refused, if closed: for us to finish. */
-		lk__conn_attend(conn, fan_out->thread);
+		lk__conn_attend(conn, fan_out->thread, false);
 		most_ms = fds[i + 2].fd < 0 ? most_ms : 0;
 	}
 	lk__cancel_poll(cancel, fds, fan_out->count + 2,
@@ -204,7 +204,7 @@ static void fan_out_sleep(struct lk__fan_out *fan_out, int64_t until_ns, lk_canc
 		lk__wake_fd_clear(fan_out->fd);
 	for (size_t i = 0; i < fan_out->count; i++)
 		if (fds[i + 2].revents)
-			lk__conn_attend(fan_out->node[i].conn, fan_out->thread);
+			lk__conn_attend(fan_out->node[i].conn, fan_out->thread, false);
 }
 
 static bool part_done(const struct lk__fan_out_part *part)

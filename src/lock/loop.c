@@ -57,7 +57,7 @@ static bool loop_read(struct lk__loop *loop)
 	bool expected = false;
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
 		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
-			expected |= lk__conn_attend(conn, &loop->thread) && !is_heard(conn);
+			expected |= lk__conn_attend(conn, &loop->thread, false) && !is_heard(conn);
 	return expected;
 }
 
@@ -163,7 +163,7 @@ static void loop_take(struct lk__loop *loop, void *data)
 	} else if (data == &loop->timer_fd) {
 		lk__timer_arm(loop->timer_fd, LK__NEVER);
 		loop->armed_ns = LK__NEVER;
-	} else if (data && lk__conn_attend_event(data, &loop->thread) && !is_heard(data)) {
+	} else if (data && lk__conn_attend(data, &loop->thread, true) && !is_heard(data)) {
 		lk__loop_attend(loop->client);
 	}
 }

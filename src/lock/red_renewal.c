@@ -316,7 +316,7 @@ static void renew(const struct lk__renewed *renewed)
 		/* In one write with the look: what is written over in between is told by nobody. */
 		lk__conn_put(conn, request);
 		node_look(node);
-		lk__conn_put_end(conn);
+		lk__conn_send_queued(conn);
 		lk__conn_forgo(conn);
 		lk__conn_settle(conn); /* its client may be closed: then it is done already */
 	}

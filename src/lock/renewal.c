@@ -154,7 +154,7 @@ static void batch_split(const struct lk__batch *batch)
 static void batch_finish(struct lk__request *request)
 {
 	struct lk__batch *batch = request->owner;
-	bool splits = batch->count > 1 && lk__request_is_parted(request);
+	bool splits = batch->count > 1 && request->code && request->parted;
 	if (splits)
 		batch_split(batch);
 	for (size_t i = 0; !splits && i < batch->count; i++) {

@@ -258,8 +258,8 @@ MUTANTS = [
         World("majority")),
     # ---- replicas ----
     Mutant("no-acks", "a grant does not wait for replicas", [
-        ("src/conn/acks.c", "if (!request->durable || is_refusal(request)",
-         "if (request->sends || !request->durable || is_refusal(request)")],
+        ("src/conn/pipeline.c", "bool acked = request->durable && lk__node_is_acked(conn->node);",
+         "bool acked = false;")],
         World("replicas")),
     Mutant("one-ack", "one replica is enough", [
         ("src/conn/acks.c", "count->came >= count->wanted;",
@@ -442,7 +442,7 @@ MUTANTS = [
          "answer == 1 && !entry->passing && now_ns < 0")],
         World("kinds")),
     Mutant("no-answer-limit", "a connection whose oldest answer is late is waited for", [
-        ("src/conn/conn.c", "if (now_ns >= lk__conn_limit_ns(conn)) {", "if (now_ns < 0) {")],
+        ("src/conn/conn.c", "if (now_ns >= conn_limit_ns(conn)) {", "if (now_ns < 0) {")],
         World("kinds")),
     Mutant("shard-master-trusted", "connections to a former master of a cluster stay", [
         ("src/topo/cluster.c", "\tlk__node_disown(&shard->node, reason);\n", "")],

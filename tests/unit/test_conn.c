@@ -11,34 +11,35 @@
 
 static enum lk__conn_state found[3]; /* by who is woken, each time; then it is down */
 static size_t wakes;
-static struct lk__thread waiter;
+static struct lk__thread waiter, maker;
+static struct lk__conn conn;
+static struct lk__node node;
 
-static void wakes_up(struct lk__conn *conn)
+static void wakes_up(void)
 {
-	conn->state = wakes < sizeof(found) / sizeof(found[0]) ? found[wakes] : LK__CONN_DOWN;
+	conn.state = wakes < sizeof(found) / sizeof(found[0]) ? found[wakes] : LK__CONN_DOWN;
 	wakes++;
 }
 
-void __wrap_lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
-				 struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel);
+/* Another thread makes the connection: who waits for it parks. */
+void __wrap_lk__cancel_park(lk_cancel *cancel, struct lk__park *park, int64_t deadline_ns);
 
-void __wrap_lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *standby,
-				 struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
+void __wrap_lk__cancel_park(lk_cancel *cancel, struct lk__park *park, int64_t deadline_ns)
 {
-	(void)standby, (void)thread, (void)until_ns, (void)cancel;
-	wakes_up(conn);
+	(void)cancel, (void)park, (void)deadline_ns;
+	wakes_up();
 }
 
-int __wrap_lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
+int __wrap_lk__conn_wait(struct lk__conn *waited, struct lk__thread *thread,
 			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 			 lk_cancel *cancel);
 
-int __wrap_lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
+int __wrap_lk__conn_wait(struct lk__conn *waited, struct lk__thread *thread,
 			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 			 lk_cancel *cancel)
 {
-	(void)thread, (void)ready, (void)subject, (void)until_ns, (void)cancel;
-	wakes_up(conn);
+	(void)waited, (void)thread, (void)ready, (void)subject, (void)until_ns, (void)cancel;
+	wakes_up();
 	return LK__WAIT_READY;
 }
 
@@ -51,24 +52,23 @@ static void finds(enum lk__conn_state first, enum lk__conn_state second, enum lk
 }
 
 /* A connection that is being made, to a server that was there before. */
-static void begin(struct lk__conn *conn, struct lk__node *node)
+static void begin(void)
 {
-	memset(node, 0, sizeof(*node));
-	memset(conn, 0, sizeof(*conn));
-	atomic_store(&node->was_up, true);
-	conn->node = node;
-	conn->state = LK__CONN_CONNECTING;
-	conn->last_error.code = LK_EUNREACHABLE;
-	pthread_mutex_init(&conn->mutex, NULL);
+	memset(&node, 0, sizeof(node));
+	memset(&conn, 0, sizeof(conn));
+	atomic_store(&node.was_up, true);
+	conn.node = &node;
+	conn.state = LK__CONN_CONNECTING;
+	conn.leader = &maker;
+	conn.last_error.code = LK_EUNREACHABLE;
+	pthread_mutex_init(&conn.mutex, NULL);
 }
 
 static void test_a_connection_lost_again_is_waited_for(void **state)
 {
-	static struct lk__conn conn;
-	static struct lk__node node;
 	lk_error error = {0};
 	(void)state;
-	begin(&conn, &node);
+	begin();
 	finds(LK__CONN_CONNECTING, LK__CONN_CONNECTING, LK__CONN_UP);
 	assert_int_equal(lk__conn_ready(&conn, &waiter, false, lk__now_ns() + LIMIT_NS, &error),
 			 LK__WAIT_READY);
@@ -79,11 +79,9 @@ static void test_a_connection_lost_again_is_waited_for(void **state)
 
 static void test_a_connection_given_up_is_not(void **state)
 {
-	static struct lk__conn conn;
-	static struct lk__node node;
 	lk_error error = {0};
 	(void)state;
-	begin(&conn, &node);
+	begin();
 	finds(LK__CONN_CONNECTING, LK__CONN_DOWN, LK__CONN_UP);
 	assert_int_equal(lk__conn_ready(&conn, &waiter, false, lk__now_ns() + LIMIT_NS, &error),
 			 LK_EUNREACHABLE);
@@ -93,13 +91,11 @@ static void test_a_connection_given_up_is_not(void **state)
 
 static void test_a_subscription_lost_again_is_waited_for(void **state)
 {
-	static struct lk__conn conn;
-	static struct lk__node node;
 	struct lk__channel channel = {.wanted = true};
 	struct lk__listening listening = {.channel = &channel};
 	lk_error error = {0};
 	(void)state;
-	begin(&conn, &node);
+	begin();
 	finds(LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_DOWN);
 	assert_int_equal(
 		lk__channel_await(&conn, &listening, &waiter, lk__now_ns() + LIMIT_NS, &error),

@@ -106,7 +106,7 @@ static struct lk__request *submit(const char *word)
 static void says(const char *text)
 {
 	unread = text;
-	lk__conn_attend(conn, &thread);
+	lk__conn_attend(conn, &thread, false);
 }
 
 static bool is_up(void)
@@ -207,7 +207,7 @@ static void test_a_former_master_that_falls_silent_is_left(void **state)
 	int64_t most_ns = lk__after_ms(lk__now_ns(), config->command_timeout_ms / 2);
 	assert_true(lk__conn_next_ns(conn) < most_ns);
 	conn->drain_until_ns = lk__now_ns();
-	lk__conn_attend(conn, &thread);
+	lk__conn_attend(conn, &thread, false);
 	assert_false(is_up());
 	assert_false(behind->done);
 	assert_int_equal(behind->sends, 1);

@@ -142,7 +142,7 @@ static void submit(struct lk__request *request)
 static void says(const char *text)
 {
 	unread = text;
-	lk__conn_attend(conn, &thread);
+	lk__conn_attend(conn, &thread, false);
 }
 
 static size_t count(const char *text)
@@ -194,7 +194,7 @@ static void test_what_is_put_leaves_in_one_write(void **state)
 		lk__conn_put(conn, one);
 	}
 	assert_int_equal(writes, 0);
-	lk__conn_put_end(conn);
+	lk__conn_send_queued(conn);
 	assert_int_equal(writes, 1);
 	assert_int_equal(count("ONE"), 3);
 	says("+one\r\n+two\r\n");
@@ -218,7 +218,7 @@ static size_t writes_of(unsigned count, int64_t least_ns, int64_t asleep_ns)
 	writes = 0;
 	for (unsigned i = 0; i < count; i++) {
 		submit(command("PING"));
-		lk__conn_put_end(conn);
+		lk__conn_send_queued(conn);
 	}
 	size_t made = writes;
 	lk__conn_flush(conn); /* as the leader does when it is woken */
@@ -500,7 +500,7 @@ static void test_an_end_read_after_the_close_does_not_reopen(void **state)
 {
 	(void)state;
 	closed_in_read = true;
-	lk__conn_attend(conn, &thread);
+	lk__conn_attend(conn, &thread, false);
 	assert_int_equal(conn->state, LK__CONN_CLOSED);
 }
 

@@ -241,10 +241,10 @@ static void test_one_that_nobody_waits_for_is_followed(void **state)
 	request->owner = &finished;
 	lk__conn_submit(here.conn, request);
 	here.says = MOVED;
-	lk__conn_attend(here.conn, &thread);
+	lk__conn_attend(here.conn, &thread, false);
 	assert_false(finished || request->done);
 	there.says = ":7\r\n";
-	lk__conn_attend(there.conn, &thread);
+	lk__conn_attend(there.conn, &thread, false);
 	assert_true(finished);
 	assert_int_equal(request->reply->integer, 7);
 	lk__request_free(request);
@@ -254,14 +254,17 @@ static struct lk__request *pings(size_t count)
 {
 	struct lk__request *batch = lk__request_batch(count);
 	assert_non_null(batch);
-	for (size_t i = 0; i < count; i++)
-		assert_true(lk__request_add(batch, 1, (const char *[]){"PING"}, (size_t[]){4}));
+	for (size_t i = 0; i < count; i++) {
+		struct lk__words words = {0};
+		lk__words_text(&words, "PING");
+		assert_true(lk__words_batch(batch, &words));
+	}
 	return batch;
 }
 
 static void *attend(void *other)
 {
-	lk__conn_attend(here.conn, other);
+	lk__conn_attend(here.conn, other, false);
 	return NULL;
 }
 
@@ -290,7 +293,7 @@ static void test_one_on_its_way_is_not_withdrawn(void **state)
 	pthread_join(reader, NULL);
 	assert_ptr_equal(request->conn, there.conn);
 	there.says = ":7\r\n";
-	lk__conn_attend(there.conn, &thread);
+	lk__conn_attend(there.conn, &thread, false);
 	assert_true(finished);
 	lk__request_free(request);
 }
@@ -372,7 +375,7 @@ static void test_a_target_that_nobody_knows(void **state)
 	request->thread = &thread;
 	lk__conn_submit(here.conn, request);
 	here.says = MOVED;
-	lk__conn_attend(here.conn, &thread);
+	lk__conn_attend(here.conn, &thread, false);
 	assert_false(request->done);
 	assert_int_equal(request->sends, 0);
 	here.says = ":1\r\n";
@@ -383,7 +386,7 @@ static void test_a_target_that_nobody_knows(void **state)
 	here.size = 0;
 	sent_again(request);
 	here.says = MOVED;
-	lk__conn_attend(here.conn, &thread);
+	lk__conn_attend(here.conn, &thread, false);
 	there.says = ":7\r\n";
 	assert_int_equal(lk__conn_await(request, &thread, lk__now_ns() + 5000 * LK__MS, NULL),
 			 LK__WAIT_READY);
@@ -439,7 +442,7 @@ static struct lk__request *postponed(void)
 	request->thread = &thread;
 	lk__conn_submit(here.conn, request);
 	here.says = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
-	lk__conn_attend(here.conn, &thread);
+	lk__conn_attend(here.conn, &thread, false);
 	assert_false(request->done);
 	assert_int_equal(request->sends, 0);
 	assert_false(lk__conn_is_idle(here.conn));
@@ -452,7 +455,7 @@ static void test_while_keys_move_it_waits(void **state)
 	(void)state;
 	int64_t begun_ns = lk__now_ns();
 	struct lk__request *request = postponed();
-	lk__conn_attend(here.conn, &thread);
+	lk__conn_attend(here.conn, &thread, false);
 	if (lk__now_ns() < begun_ns + 50 * LK__MS)
 		assert_int_equal(here.size, 0); /* not at once */
 	sent_again(request);
@@ -504,7 +507,7 @@ static void test_what_waits_outlives_a_connection(void **state)
 	(void)state;
 	struct lk__request *request = postponed();
 	here.says = "?\r\n";
-	lk__conn_attend(here.conn, &thread);
+	lk__conn_attend(here.conn, &thread, false);
 	pthread_mutex_lock(&here.conn->mutex); /* a connector is at work by now */
 	bool up = here.conn->state == LK__CONN_UP;
 	bool done = request->done;

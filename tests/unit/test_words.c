@@ -73,7 +73,7 @@ static void test_script(void **state)
 static void is_stamped(struct lk__request *request, int64_t server_us, const char *end)
 {
 	size_t size = strlen(end);
-	lk__request_stamp(request, server_us);
+	lk__request_address(request, LK__MESSAGES_PLAIN, server_us);
 	assert_memory_equal(lk__buffer_front(&request->bytes) + lk__buffer_size(&request->bytes) -
 				    size,
 			    end, size);
@@ -113,7 +113,7 @@ static void test_turn(void **state)
 				  lk__buffer_size(&request->bytes) - 3;
 		for (int asks = 0; asks < 3; asks++) {
 			request->asking = asks == 1;
-			lk__request_turn(request);
+			lk__request_address(request, LK__MESSAGES_PLAIN, 0);
 			assert_int_equal(*end, asks == 1 ? '2' : wanted);
 			assert_memory_equal(end + 1, "\r\n", 2);
 		}
@@ -209,7 +209,7 @@ static void test_a_script_for_sharded_messages(void **state)
 		size_t size = lk__buffer_size(&request->bytes);
 		const char *bytes = request->bytes.bytes + request->bytes.start;
 		char *before = strndup(bytes, size);
-		lk__request_tell(request, LK__MESSAGES_SHARDED);
+		lk__request_address(request, LK__MESSAGES_SHARDED, 0);
 		assert_int_equal(lk__buffer_size(&request->bytes), size);
 		assert_memory_equal(bytes, before, 22);
 		assert_memory_equal(bytes + 22,
@@ -251,8 +251,7 @@ static void test_a_script_that_is_spelled_out(void **state)
 	struct lk__request *wanted = lk__words_command(&spelled);
 	assert_true(lk__request_spell_out(request, LK__MESSAGES_BOTH));
 	assert_true(lk__request_spell_out(request, LK__MESSAGES_BOTH));
-	lk__request_tell(request, LK__MESSAGES_BOTH);
-	lk__request_stamp(request, 1234567890123456);
+	lk__request_address(request, LK__MESSAGES_BOTH, 1234567890123456);
 	size_t size = lk__buffer_size(&wanted->bytes);
 	assert_int_equal(lk__buffer_size(&request->bytes), size);
 	assert_memory_equal(lk__buffer_front(&request->bytes), lk__buffer_front(&wanted->bytes),
