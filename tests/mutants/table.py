@@ -253,8 +253,8 @@ MUTANTS = [
         ("src/lock/red_renewal.c", "if (met && (ended ?", "if (met && !met && (ended ?")],
         World("majority")),
     Mutant("red-look-apart", "the look behind a red lock's renewal leaves in a write of its own", [
-        ("src/lock/red_renewal.c", "\t\tnode_look(node);\n\t\tlk__conn_put_end(conn);\n",
-         "\t\tlk__conn_put_end(conn);\n\t\tnode_look(node);\n")],
+        ("src/lock/red_renewal.c", "\t\tnode_look(node);\n\t\tlk__conn_send_queued(conn);\n",
+         "\t\tlk__conn_send_queued(conn);\n\t\tnode_look(node);\n")],
         World("majority")),
     # ---- replicas ----
     Mutant("no-acks", "a grant does not wait for replicas", [
