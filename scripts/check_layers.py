@@ -18,9 +18,9 @@ from tree import ROOT, files, finish, name
 # through what is handed down: the ops of a client, the policy of an entry, the callbacks of a
 # request or a queue. No other is allowed.
 LOCK = [("client", "loop"), ("entry",),
-        ("completion_queue", "notice", "ear"), ("compensation",), ("tracked", "front"),
+        ("completion_queue", "notice", "ear"), ("compensation",), ("tracked",),
         ("hold",), ("renewal",),
-        ("operation", "question", "fan_out", "acquire", "adopt", "release", "extend"),
+        ("operation", "question", "fan_out", "head", "acquire", "adopt", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"),
         ("async",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}

@@ -22,9 +22,9 @@ SUBJECTS: dict[str, str] = {
     "src/api/lock.c": "lk_lock",
     "src/api/watch_look.c": "lk__watched",
     "src/conn/conn.c": "lk__conn",
-    "src/lock/acquire.c": "lk__acquire",
     "src/lock/async.c": "lk__async",
     "src/lock/entry.c": "lk__entry",
+    "src/lock/head.c": "lk__head",
     "src/lock/multi_call.c": "lk__multi_ask",
     "src/lock/red.c": "lk__red",
 }

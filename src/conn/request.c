@@ -359,10 +359,11 @@ struct lk__request *lk__words_command(struct lk__words *words)
 
 bool lk__words_batch(struct lk__request *batch, struct lk__words *words)
 {
-	bool added = !words->incomplete &&
+	bool added = batch && !words->incomplete &&
 		     lk__write_command(&batch->bytes, words->count, words->argv + LK__WORDS_HEAD,
 				       words->sizes + LK__WORDS_HEAD) == 0;
-	batch->batch += added;
+	if (added)
+		batch->batch++;
 	words_end(words);
 	return added;
 }

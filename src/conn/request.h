@@ -181,7 +181,7 @@ struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id
 /* The words as a command of their own. NULL when out of memory. */
 struct lk__request *lk__words_command(struct lk__words *words);
 
-/* The words as one more command of a batch. False when out of memory. */
+/* The words as one more command of a batch, which may be NULL. False when out of memory. */
 bool lk__words_batch(struct lk__request *batch, struct lk__words *words);
 
 /* ---- what a refusal means ---- */

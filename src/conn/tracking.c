@@ -249,27 +249,27 @@ void lk__tracking_turn(struct lk__node *node)
 
 /* ---- looks ---- */
 
-struct lk__request *lk__tracking_look(void)
+struct lk__request *lk__tracking_look(struct lk__words *words)
 {
 	struct lk__request *look = lk__request_batch(2);
-	struct lk__words words = {0};
-	lk__words_text(&words, "CLIENT");
-	lk__words_text(&words, "CACHING");
-	lk__words_text(&words, "YES");
-	if (look && lk__words_batch(look, &words))
+	struct lk__words caching = {0};
+	lk__words_text(&caching, "CLIENT");
+	lk__words_text(&caching, "CACHING");
+	lk__words_text(&caching, "YES");
+	bool tracks = lk__words_batch(look, &caching);
+	if (lk__words_batch(tracks ? look : NULL, words))
 		return look;
 	lk__request_free(look);
 	return NULL;
 }
 
-bool lk__tracking_send(struct lk__node *node, struct lk__request *look, uint32_t *generation_out)
+bool lk__tracking_send(struct lk__node *node, struct lk__request *request)
 {
-	*generation_out = atomic_load(&node->tracking.generation);
-	look->question = look->return_unsent = true;
-	look->deadline_ns = lk__after_ms(lk__now_ns(), node->config->command_timeout_ms);
-	if (lk__tracking_is_on(&node->tracking) && lk__conn_offer(&node->work, look))
+	request->question = request->return_unsent = true;
+	request->deadline_ns = lk__after_ms(lk__now_ns(), node->config->command_timeout_ms);
+	if (lk__tracking_is_on(&node->tracking) && lk__conn_offer(&node->work, request))
 		return true;
-	lk__request_free(look);
+	lk__request_free(request);
 	return false;
 }
 

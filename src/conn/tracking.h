@@ -33,6 +33,7 @@ struct lk__deferred;
 struct lk__listening;
 struct lk__node;
 struct lk__request;
+struct lk__words;
 struct redisReply;
 
 enum lk__tracking_state {
@@ -113,13 +114,12 @@ int lk__tracker_begin(struct lk__tracker *tracker, struct lk__node *node, const 
 void lk__tracker_end(struct lk__tracker *tracker, struct lk__node *node);
 
 /*
- * A look: what is read by the next command is tracked. Makes a batch for that one command, which
- * the caller adds; its answer is the second. NULL when out of memory. Sending it says whether it
- * was sent, at the generation that is written; else the request is gone. It is not sent again when
- * the connection is lost.
+ * A look: what the command of these words reads is tracked. Its answer is the second. NULL when out
+ * of memory. Sending it, or a question, says whether it was sent; else the request is gone. It is
+ * not sent again when the connection is lost.
  */
-struct lk__request *lk__tracking_look(void);
-bool lk__tracking_send(struct lk__node *node, struct lk__request *look, uint32_t *generation_out);
+struct lk__request *lk__tracking_look(struct lk__words *words);
+bool lk__tracking_send(struct lk__node *node, struct lk__request *request);
 
 /* A look was answered: when the server will not have it, tracking is off. */
 void lk__tracking_looked(struct lk__node *node, const struct lk__request *look);

@@ -1032,22 +1032,6 @@ void lk__entry_promote(struct lk__entry *entry)
 	lk__entry_promote_without_wake(entry, NULL);
 }
 
-void lk__entry_try_begins(struct lk__entry *entry)
-{
-	struct lk__waiting *waiting = entry->waiting;
-	if (!waiting->tries)
-		atomic_fetch_add(&entry->client->trying, 1);
-	waiting->tries = true;
-}
-
-void lk__entry_try_ends(struct lk__entry *entry)
-{
-	struct lk__waiting *waiting = entry->waiting;
-	if (waiting->tries)
-		atomic_fetch_sub(&entry->client->trying, 1);
-	waiting->tries = false;
-}
-
 void lk__entry_unsubscribe(struct lk__entry *entry)
 {
 	struct lk__waiting *waiting = entry->waiting;
@@ -1077,16 +1061,6 @@ bool lk__entry_is_stale(const struct lk__entry *entry, const struct lk__caller *
 	const struct lk__attempt *attempt = &entry->waiting->attempt;
 	return (entry->target.recipe->flags & LK__FOR_ALL) && attempt->busy &&
 	       attempt->busy_sent_ns < caller->since_ns;
-}
-
-void lk__entry_ask_anew(struct lk__entry *entry)
-{
-	struct lk__caller *head = lk__entry_head(entry);
-	entry->waiting->asks_anew = true;
-	if (lk__entry_channel(entry))
-		lk__channel_wake(lk__entry_messages(entry), lk__entry_channel(entry));
-	if (head)
-		lk__thread_wake(head->thread);
 }
 
 void lk__entry_wake_askers(const struct lk__entry *entry)
@@ -1122,62 +1096,4 @@ void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter)
 		return;
 	lk__attempt_rest(&waiting->attempt);
 	lk__entry_unsubscribe(entry);
-}
-
-/* ---- turns ---- */
-
-static bool has_turns(const struct lk__target *target)
-{
-	return target->recipe->flags & LK__TURNS;
-}
-
-const char *lk__turn_begin(struct lk__entry *entry)
-{
-	struct lk__waiting *waiting = entry->waiting;
-	if (!has_turns(&entry->target))
-		return NULL;
-	if (!waiting->has_place)
-		lk__field(entry, atomic_fetch_add(waiting->attempt.rules.numbers, 1) + 1,
-			  waiting->turn);
-	return waiting->turn;
-}
-
-const char *lk__turn_take(struct lk__entry *entry)
-{
-	struct lk__listening *channel = lk__entry_channel(entry);
-	bool turns = channel && lk__channel_take_turns(lk__entry_messages(entry), channel,
-						       has_turns(&entry->target));
-	entry->waiting->has_place |= turns;
-	return turns ? entry->waiting->turn : NULL;
-}
-
-int64_t lk__turn_since_us(struct lk__entry *entry, int64_t begun_ns)
-{
-	struct lk__waiting *waiting = entry->waiting;
-	int64_t since_us = lk__node_server_us(entry->target.node, begun_ns);
-	if (!waiting->since_us || since_us < waiting->since_us)
-		waiting->since_us = since_us;
-	return waiting->since_us;
-}
-
-void lk__turn_is_over(struct lk__entry *entry)
-{
-	entry->waiting->has_place = false;
-	entry->waiting->since_us = 0;
-}
-
-/* Without memory for it, or without the right, the place ends by itself. */
-void lk__turn_leave(struct lk__entry *entry)
-{
-	if (!entry->waiting || !entry->waiting->has_place)
-		return;
-	lk__turn_is_over(entry);
-	struct lk__request *request = lk__turns_leave(&entry->target, entry->waiting->turn);
-	if (!request)
-		return;
-	request->finish = lk__request_forget;
-	request->deadline_ns = lk__after_ms(lk__now_ns(),
-					    entry->client->config->command_timeout_ms);
-	if (!lk__conn_offer(lk__entry_conn(entry), request))
-		lk__request_free(request);
 }

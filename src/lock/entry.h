@@ -58,13 +58,6 @@ struct lk__quorum_grants {
 	int (*release_look)(struct lk__releasing *releasing);
 };
 
-/* A try of the head of its queue (lock/acquire.h). */
-struct lk__quorum_tries {
-	/* 0 with an event, or why the head has to leave. */
-	int (*send)(struct lk__head *head);
-	int (*send_look)(struct lk__head *head);
-};
-
 /* Without the mutex. */
 struct lk__quorum_renewals {
 	/* Takes the batch; each of it ends in one lk__watch_renewed() or lk__watch_told(). */
@@ -78,7 +71,9 @@ struct lk__quorum_renewals {
 
 struct lk__quorum {
 	const struct lk__quorum_grants *grants;
-	const struct lk__quorum_tries *tries;
+	/* A try of the head of its queue (lock/head.h): 0 with an event, or why the head has to
+	 * leave; or LK__OP_WAITS, and the head has its look. */
+	int (*send)(struct lk__head *head);
 	const struct lk__quorum_renewals *renewals;
 };
 
@@ -225,6 +220,7 @@ struct lk__caller {
 				* by another call of its owner before the caller has looked */
 	enum lk__waiter_state state;
 	int64_t since_ns, until_ns;
+	int64_t last_answer_ns; /* beyond its limit, for the answer to a try */
 	bool once;
 	bool undone;               /* a grant of it came later than its lease */
 	int64_t asks_until_ns;     /* behind others, it waits for the server's answer alone; 0 */
@@ -245,7 +241,7 @@ struct lk__caller {
 };
 
 /* The place of a head that hears from the server while it is at the front of the order of turns:
- * lock/front.h. */
+ * lock/head.c. */
 struct lk__front_place {
 	struct lk__tracker tracker;
 	struct lk__node *node; /* where that listens; NULL: it does not */
@@ -271,7 +267,7 @@ struct lk__waiting {
 	unsigned callers; /* between a begin and its end, in the queue or not */
 	struct lk__caller *queue, *head;
 	unsigned askers; /* in the queue: those who wait for an answer alone */
-	bool asks_anew;  /* the head is to try at once: lk__entry_ask_anew() */
+	bool asks_anew;  /* the head is to try at once, what it knows being too old */
 	struct lk__attempt attempt;
 	uint64_t try_nonce;            /* what a message that brings the lock has to repeat */
 	struct lk__request *request;   /* the try in flight */
@@ -544,11 +540,6 @@ void lk__entry_promote(struct lk__entry *entry);
  * that. */
 void lk__entry_promote_without_wake(struct lk__entry *entry, const struct lk__caller *caller);
 
-/* A try is about to be sent; and its attempt has taken what became of it, so that what nobody wants
- * of it is in the list of compensations. In between close waits. */
-void lk__entry_try_begins(struct lk__entry *entry);
-void lk__entry_try_ends(struct lk__entry *entry);
-
 /* Closes its channel, if it has one. */
 void lk__entry_unsubscribe(struct lk__entry *entry);
 
@@ -563,7 +554,6 @@ int lk__entry_kept_out(const struct lk__entry *entry);
 /* Tells whether "busy" is known from before the caller came, where that says nothing: a latch may
  * have opened since. Then the head has to try again for it, at once or after its present try. */
 bool lk__entry_is_stale(const struct lk__entry *entry, const struct lk__caller *caller);
-void lk__entry_ask_anew(struct lk__entry *entry);
 
 /* Something may be known for those who wait for an answer alone: they look. */
 void lk__entry_wake_askers(const struct lk__entry *entry);
@@ -573,36 +563,6 @@ void lk__entry_note_wait(const struct lk__entry *entry, struct lk__caller *waite
 
 /* A waiter leaves the queue; the last one unsubscribes. */
 void lk__entry_leave_queue(struct lk__entry *entry, struct lk__caller *waiter);
-
-/* ---- turns ---- */
-
-/*
- * An entry's place in the order in which those who wait for a lock have their turn
- * (sync/turns.lua). A try puts it there, a grant takes it out. A waiter that gives up says so, and
- * its turn, if it has come, is the next one's.
- */
-
-/* How long a place is kept, at most, though its client does not look again before. */
-#define LK__TURN_MOST_MS 3600000
-
-/* For a new channel: the id in the order of turns, nobody else's; NULL: the kind has none. Each of
- * these needs the entry's mutex. */
-const char *lk__turn_begin(struct lk__entry *entry);
-
-/* For a try: the id; NULL: it would not hear that it has its turn. */
-const char *lk__turn_take(struct lk__entry *entry);
-
-/* For a try of a head that has waited since then: since when the place is its client's, in server
- * time. It is kept from one head to the next until there is a grant, and is never told later than
- * it was, though the server's clock is known better by now: others have been told to stand behind
- * it, and two that stand behind each other would both wait for a lock that is free. */
-int64_t lk__turn_since_us(struct lk__entry *entry, int64_t begun_ns);
-
-/* The lock is granted, and the place with it. */
-void lk__turn_is_over(struct lk__entry *entry);
-
-/* Nobody waits any more: the place is given up behind the last try, without waiting for that. */
-void lk__turn_leave(struct lk__entry *entry);
 
 /* ---- memory for compensations ---- */
 

@@ -113,7 +113,7 @@ bool lk__red_answered_under(const struct lk__op *op, struct lk__entry *entry);
 
 /* What the three files do for an entry (lock/entry.h). */
 extern const struct lk__quorum_grants lk__red_grants;
-extern const struct lk__quorum_tries lk__red_tries;
+int lk__red_send(struct lk__head *head);
 extern const struct lk__quorum_renewals lk__red_renewals;
 
 /* Which nodes may have something that nobody wants, and how many. */

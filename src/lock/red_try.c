@@ -660,19 +660,16 @@ static int red_send_look(struct lk__head *head)
 	return rc;
 }
 
-static int red_send(struct lk__head *head)
+int lk__red_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
 	head->epoch = lk__entry_begin_try(entry);
 	head->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED};
-	lk__entry_try_begins(entry); /* the next step ends it, also where nothing is sent */
 	head->call = try_begin(entry, head->waiter, &head->event, head->error);
 	if (!head->call)
 		return 0;
-	head->wait = LK__HEAD_ANSWER;
+	head->look = red_send_look;
 	lk__op_wait_nodes(head->op, head->call->fan_out, head->call->until_ns);
 	return red_send_look(head);
 }
-
-const struct lk__quorum_tries lk__red_tries = {.send = red_send, .send_look = red_send_look};

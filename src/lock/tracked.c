@@ -130,18 +130,12 @@ static void looks_finish(struct lk__request *look)
 
 static struct lk__request *looks_request(const struct lk__looks *looks)
 {
-	struct lk__request *look = lk__tracking_look();
 	struct lk__words words = {0};
-	if (!look)
-		return NULL;
 	lk__words_many(&words, 1 + looks->count);
 	lk__words_text(&words, "EXISTS");
 	for (size_t i = 0; i < looks->count; i++)
 		lk__words_add(&words, looks->of[i]->target.key, looks->of[i]->target.key_size);
-	if (lk__words_batch(look, &words))
-		return look;
-	lk__request_free(look);
-	return NULL;
+	return lk__tracking_look(&words);
 }
 
 void lk__looks_send(struct lk__looks *looks)
@@ -149,12 +143,11 @@ void lk__looks_send(struct lk__looks *looks)
 	if (!looks)
 		return;
 	struct lk__request *look = looks->count ? looks_request(looks) : NULL;
-	uint32_t generation;
 	if (look) {
 		look->owner = looks;
 		look->finish = looks_finish;
 	}
-	if (!look || !lk__tracking_send(looks->node, look, &generation))
+	if (!look || !lk__tracking_send(looks->node, look))
 		looks_free(looks);
 }
 

@@ -9,7 +9,7 @@
  *                └─────┐    ▼
  *                      └─ BUSY(ttl) ─▶ LISTEN ─▶ CONNECT … BUSY ─▶ WAIT (message, ttl) ─▶ CONNECT
  *
- * A driver carries out the effects and feeds what came of them: the calling thread (acquire.c), the
+ * A driver carries out the effects and feeds what came of them: the calling thread (head.c), the
  * thread that reads an answer nobody waits for, or a test with scripted answers.
  *
  * A wait queue has one attempt. When its head leaves, the next head adopts the attempt, with the

@@ -212,7 +212,7 @@ MUTANTS = [
          "redis.call('LPUSH', queue, own)")],
         World("kinds")),
     Mutant("fair-front-deaf", "nobody who waits for a fair lock watches its key", [
-        ("src/lock/front.c", "return rank == 0 || (rank == 1 && is_fair(entry) &&",
+        ("src/lock/head.c", "return rank == 0 || (rank == 1 && is_fair(entry) &&",
          "return (rank == 0 && !is_fair(entry)) || (rank < 0 && is_fair(entry) &&")],
         World("told")),
     # ---- terms ----
