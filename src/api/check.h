@@ -54,10 +54,13 @@ int lk__start_latch(const struct lk__start *start);
 int lk__start_barrier(const struct lk__start *start);
 int lk__start_watch(const struct lk__start *start);
 
-/* Makes its completion, whose owner may be NULL. Free it with lk__queue_unreserve() if nothing
- * comes of it. */
+/* Makes its completion, with an id; its owner, whose name is copied, may be NULL. 0, LK_ELIMIT or
+ * LK_ENOMEM. */
 int lk__start_reserve(const struct lk__start *start, struct lk__completion **completion_out,
 		      const struct lk__owner *owner);
+
+/* Frees it: nothing comes of it. */
+void lk__start_unreserve(struct lk__completion *completion);
 
 /* Starts it, whose arguments are good. */
 int lk__start_go(const struct lk__start *start, struct lk__entry *entry,

@@ -395,7 +395,7 @@ static int start_notices(const struct lk__start *start)
 	lk__client_ref(client);
 	rc = lk__notices_request(client, request, start->error);
 	if (rc < 0) {
-		lk__queue_unreserve(request);
+		lk__start_unreserve(request);
 		lk__client_unref(client);
 	}
 	return rc;

@@ -369,7 +369,7 @@ int lk__start_close(const struct lk__start *start)
 		rc = close_begin(client, start->request->how, start->error);
 	if (rc < 0) {
 		if (completion)
-			lk__queue_unreserve(completion);
+			lk__start_unreserve(completion);
 		atomic_store(&client->closing, false);
 		return rc;
 	}

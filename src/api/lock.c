@@ -133,8 +133,10 @@ static int call_find_entry(struct call *call, lk_error *error)
 static int call_enter_briefly(struct call *call, lk_lock *lock, const char *operation,
 			      const char *owner, lk_error *error)
 {
-	if (!lock)
-		return lk__fail(error, LK_EINVAL, "%s: lock is NULL", operation);
+	if (!lock) {
+		lk__fail(error, LK_EINVAL, "%s: lock is NULL", operation);
+		return LK_EINVAL;
+	}
 	size_t size = owner ? strnlen(owner, LK_OWNER_SIZE_MAX + 1) : 0;
 	if (owner && (size == 0 || size > LK_OWNER_SIZE_MAX))
 		return lk__fail(error, LK_EINVAL, "%s: owner has %s", operation,

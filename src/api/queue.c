@@ -1,14 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* The public face of completion queues: arguments are checked here, the rest is the drivers'. */
+/* Completion queues as programs use them: requests start here, and completions are taken. */
 #include <lockkeeper/queue.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
 
 #include "api/check.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/fail.h"
+#include "base/identity.h"
 #include "lock/async.h"
+#include "lock/notice.h"
 
 /* The least that a program can have been compiled with. */
 #define COMPLETION_SIZE_MIN (offsetof(lk_completion, error) + sizeof(lk_error))
+
+static bool queue_forked(const lk_queue *queue)
+{
+	return atomic_load_explicit(queue->alive, memory_order_relaxed) == 0;
+}
+
+static void queue_destroy(lk_queue *queue)
+{
+	if (queue->alive && queue_forked(queue)) /* else it was never whole */
+		lk__fds_drop_inherited();        /* its number may be another's by now */
+	else if (queue->fd >= 0)
+		lk__fd_close(queue->fd);
+	lk__alive_free(queue->alive);
+	pthread_mutex_destroy(&queue->mutex);
+	free(queue);
+}
 
 int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error)
 {
@@ -18,12 +43,52 @@ int lk_queue_new(lk_queue **queue_out, size_t capacity, lk_error *error)
 	if (capacity > LK_QUEUE_CAPACITY_MAX)
 		return lk__fail(error, LK_EINVAL, "%s: capacity is %zu, not 0 … %d", operation,
 				capacity, LK_QUEUE_CAPACITY_MAX);
-	return lk__queue_new(queue_out, capacity ? capacity : LK_QUEUE_CAPACITY, error);
+	lk_queue *queue = calloc(1, sizeof(*queue));
+	if (!queue)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	pthread_mutex_init(&queue->mutex, NULL);
+	queue->capacity = capacity ? capacity : LK_QUEUE_CAPACITY;
+	queue->fd = lk__wake_fd_new();
+	int rc = queue->fd < 0 ? lk__fail_system(error, errno, "lk_queue_new: eventfd")
+			       : lk__alive_new(&queue->alive, error);
+	if (rc < 0)
+		queue_destroy(queue);
+	else
+		*queue_out = queue;
+	return rc;
+}
+
+/* A callback that is running may still need its context. */
+static void queue_await_pins(lk_queue *queue)
+{
+	struct lk__park nap = {0};
+	while (queue->pins > 0) {
+		pthread_mutex_unlock(&queue->mutex);
+		lk__park_wait(&nap, lk__now_ns() + LK__MS);
+		pthread_mutex_lock(&queue->mutex);
+	}
 }
 
 int lk_queue_free(lk_queue *queue, lk_error *error)
 {
-	return queue ? lk__queue_free(queue, error) : 0;
+	size_t in_flight = 0, count = 0;
+	if (!queue)
+		return 0;
+	if (!queue_forked(queue)) {
+		pthread_mutex_lock(&queue->mutex);
+		in_flight = HASH_COUNT(queue->in_flight);
+		count = queue->count;
+		if (count == 0)
+			queue_await_pins(queue);
+		pthread_mutex_unlock(&queue->mutex);
+	}
+	if (count > 0)
+		return lk__fail(error, LK_EPENDING,
+				"lk_queue_free: %zu requests are in flight, %zu completions were "
+				"not taken",
+				in_flight, count - in_flight);
+	queue_destroy(queue);
+	return 0;
 }
 
 /* 0, or why the queue cannot be used. */
@@ -31,7 +96,7 @@ static int queue_check(const lk_queue *queue, const char *operation, lk_error *e
 {
 	if (!queue)
 		return lk__fail(error, LK_EINVAL, "%s: queue is NULL", operation);
-	if (lk__queue_forked(queue))
+	if (queue_forked(queue))
 		return lk__fail(error, LK_EFORKED, "%s: the queue belongs to the parent process",
 				operation);
 	return 0;
@@ -40,21 +105,147 @@ static int queue_check(const lk_queue *queue, const char *operation, lk_error *e
 int lk_queue_fd(lk_queue *queue, lk_error *error)
 {
 	int rc = queue_check(queue, "lk_queue_fd", error);
-	return rc < 0 ? rc : lk__queue_fd(queue);
+	return rc < 0 ? rc : queue->fd;
 }
 
 int lk_queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context, lk_error *error)
 {
-	int rc = queue_check(queue, "lk_queue_on_ready", error);
+	const char *operation = "lk_queue_on_ready";
+	int rc = queue_check(queue, operation, error);
 	if (rc == 0 && !callback)
-		rc = lk__fail(error, LK_EINVAL, "lk_queue_on_ready: callback is NULL");
-	return rc < 0 ? rc : lk__queue_on_ready(queue, callback, context, error);
+		rc = lk__fail(error, LK_EINVAL, "%s: callback is NULL", operation);
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&queue->mutex);
+	if (queue->last_id > 0) {
+		rc = lk__fail(error, LK_EINVAL, "%s: the queue has had requests", operation);
+	} else {
+		queue->on_ready = callback;
+		queue->context = context;
+	}
+	pthread_mutex_unlock(&queue->mutex);
+	return rc;
+}
+
+/* ---- cancelling ---- */
+
+static bool may_be_cancelled(const struct lk__completion *completion)
+{
+	switch (completion->value.operation) {
+	case LK_OP_ACQUIRE:
+	case LK_OP_AWAIT:
+	case LK_OP_ENTER:
+	case LK_OP_LEAVE:
+	case LK_OP_WATCH:
+		return true;
+	default: /* a client waits to be drained, a semaphore is drained at once */
+		return completion->value.operation == LK_OP_DRAIN && !completion->entry;
+	}
+}
+
+/* Under the queue's mutex: 1, 0 or LK_EINVAL. */
+static int completion_cancel(struct lk__completion *completion)
+{
+	if (completion->value.operation == LK_OP_NOTICE)
+		return lk__notices_cancel(completion);
+	if (!may_be_cancelled(completion))
+		return LK_EINVAL;
+	if (!completion->async)
+		return 0;
+	lk__async_cancel(completion->async);
+	return 1;
 }
 
 int lk_queue_cancel(lk_queue *queue, uint64_t id, lk_error *error)
 {
+	struct lk__completion *completion;
 	int rc = queue_check(queue, "lk_queue_cancel", error);
-	return rc < 0 ? rc : lk__queue_cancel(queue, id, lk__async_cancel, error);
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&queue->mutex);
+	HASH_FIND(hh, queue->in_flight, &id, sizeof(id), completion);
+	rc = completion ? completion_cancel(completion) : 0;
+	pthread_mutex_unlock(&queue->mutex);
+	return rc < 0 ? lk__fail(error, rc,
+				 "lk_queue_cancel: request %llu waits for nothing, and cannot be "
+				 "cancelled",
+				 (unsigned long long)id)
+		      : rc;
+}
+
+/* ---- taking ---- */
+
+/* The oldest ones, `most` at most, which are the caller's now. They end before a client that has
+ * notices, which comes out with a reference. */
+static struct lk__completion *queue_pop(lk_queue *queue, size_t most, lk_client **notices_of_out)
+{
+	struct lk__completion *taken = NULL, *completion;
+	pthread_mutex_lock(&queue->mutex);
+	bool before = queue->completed != NULL;
+	for (size_t i = 0; i < most && (completion = queue->completed); i++) {
+		if (completion->value.operation == LK_OP_NOTICE) {
+			*notices_of_out = completion->client;
+			lk__client_ref(completion->client);
+			break;
+		}
+		DL_DELETE(queue->completed, completion);
+		DL_APPEND(taken, completion);
+		queue->count--;
+	}
+	lk__queue_mark(queue, before);
+	pthread_mutex_unlock(&queue->mutex);
+	return taken;
+}
+
+/* A notice, or the end of the request for them. How many: none if another thread was faster. Takes
+ * the reference of the client. */
+static int queue_take_notice(lk_queue *queue, lk_client *client, lk_completion *completion_out)
+{
+	struct lk__completion *ended = NULL;
+	int count = lk__notices_take(client, queue, completion_out, &ended);
+	if (ended) {
+		*completion_out = ended->value;
+		free(ended);
+		lk__client_unref(client);
+	}
+	lk__client_unref(client);
+	return count;
+}
+
+/* Each round takes something, or another thread has. */
+static int queue_take_some(lk_queue *queue, lk_completion *completions_out, size_t most)
+{
+	size_t count = 0;
+	lk_client *notices_of;
+	do {
+		notices_of = NULL;
+		struct lk__completion *completion, *next;
+		struct lk__completion *some = queue_pop(queue, most - count, &notices_of);
+		DL_FOREACH_SAFE(some, completion, next)
+		{
+			lk__async_taken(completion);
+			completions_out[count++] = completion->value;
+			free(completion);
+		}
+		if (notices_of)
+			count += queue_take_notice(queue, notices_of, &completions_out[count]);
+	} while (notices_of && count < most);
+	return (int)count;
+}
+
+/* Completions, at most so many; 0 at the end of the wait. */
+static int queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
+		      int64_t until_ns)
+{
+	for (;;) {
+		int count = queue_take_some(queue, completions_out, most);
+		int64_t now_ns = lk__now_ns();
+		if (count > 0 || (until_ns != LK__NEVER && now_ns >= until_ns))
+			return count;
+		struct pollfd fd = {.fd = queue->fd, .events = POLLIN};
+		lk__poll(&fd, 1,
+			 until_ns == LK__NEVER ? 60000 : lk__ms_until(now_ns, until_ns, 60000));
+	}
 }
 
 /* Into an array whose elements have another size than ours. */
@@ -63,8 +254,7 @@ static int take_resized(lk_queue *queue, char *out, size_t size, size_t most, in
 	lk_completion one;
 	size_t count = 0;
 	/* Only the first is waited for. */
-	while (count < most &&
-	       lk__queue_take(queue, &one, 1, count ? 0 : until_ns, lk__async_taken) == 1)
+	while (count < most && queue_take(queue, &one, 1, count ? 0 : until_ns) == 1)
 		lk__copy_sized(out + count++ * size, size, &one, sizeof(one));
 	return (int)count;
 }
@@ -89,7 +279,7 @@ int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, 
 	size_t size = completions_out->struct_size;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
 	rc = size == sizeof(lk_completion)
-		     ? lk__queue_take(queue, completions_out, most, until_ns, lk__async_taken)
+		     ? queue_take(queue, completions_out, most, until_ns)
 		     : take_resized(queue, (char *)completions_out, size, most, until_ns);
 	pthread_setcancelstate(saved, NULL);
 	if (size == sizeof(lk_completion))
@@ -253,17 +443,69 @@ int lk_queue_start(lk_queue *queue, const lk_request *request, uint64_t *id_out,
 
 /* ---- starting ---- */
 
+static struct lk__completion *completion_new(const struct lk__start *start,
+					     const struct lk__owner *owner)
+{
+	size_t name_size = owner ? owner->name_size : 0;
+	struct lk__completion *completion = calloc(1, sizeof(*completion) + name_size + 1);
+	if (!completion)
+		return NULL;
+	if (owner) {
+		memcpy(completion->owner_name, owner->name, name_size);
+		completion->owner = *owner;
+	}
+	completion->owner.name = completion->owner_name;
+	completion->queue = start->queue;
+	completion->value.operation = start->request->operation;
+	completion->value.tag = start->request->tag;
+	return completion;
+}
+
+/* Under the queue's mutex. */
+static int queue_add(lk_queue *queue, struct lk__completion *completion)
+{
+	if (queue->count >= queue->capacity)
+		return LK_ELIMIT;
+	completion->value.id = queue->last_id + 1;
+	HASH_ADD(hh, queue->in_flight, value.id, sizeof(completion->value.id), completion);
+	if (!completion->hh.tbl)
+		return LK_ENOMEM;
+	queue->last_id++;
+	queue->count++;
+	return 0;
+}
+
 int lk__start_reserve(const struct lk__start *start, struct lk__completion **completion_out,
 		      const struct lk__owner *owner)
 {
-	static const struct lk__owner nobody = {.name = ""};
-	int rc = lk__queue_reserve(start->queue, completion_out, start->request->operation,
-				   owner ? owner : &nobody, start->error);
-	if (rc < 0)
-		return rc;
-	*start->id_out = (*completion_out)->value.id;
-	(*completion_out)->value.tag = start->request->tag;
-	return 0;
+	lk_queue *queue = start->queue;
+	struct lk__completion *completion = completion_new(start, owner);
+	int rc = LK_ENOMEM;
+	if (completion) {
+		pthread_mutex_lock(&queue->mutex);
+		rc = queue_add(queue, completion);
+		pthread_mutex_unlock(&queue->mutex);
+	}
+	if (rc == 0) {
+		*start->id_out = completion->value.id;
+		*completion_out = completion;
+		return 0;
+	}
+	free(completion);
+	return rc == LK_ELIMIT
+		       ? lk__fail(start->error, rc,
+				  "the queue is full: %zu requests were not taken", queue->capacity)
+		       : lk__fail(start->error, rc, "queue: out of memory");
+}
+
+void lk__start_unreserve(struct lk__completion *completion)
+{
+	lk_queue *queue = completion->queue;
+	pthread_mutex_lock(&queue->mutex);
+	HASH_DEL(queue->in_flight, completion);
+	queue->count--;
+	pthread_mutex_unlock(&queue->mutex);
+	free(completion);
 }
 
 int lk__start_go(const struct lk__start *start, struct lk__entry *entry,
@@ -276,6 +518,6 @@ int lk__start_go(const struct lk__start *start, struct lk__entry *entry,
 		return rc;
 	rc = lk__async_start(completion, entry, want, start->error);
 	if (rc < 0)
-		lk__queue_unreserve(completion);
+		lk__start_unreserve(completion);
 	return rc;
 }

@@ -6,6 +6,8 @@
  * no memory. Clients and queues know nothing of each other; a completion has references of the
  * client and the entry it belongs to, until it is taken.
  *
+ * What the program does with a queue is in api/queue.c, what a client does with it in notice.c.
+ *
  * A request for notices (LK_OP_NOTICE) is in flight until its end is taken. It also stands among
  * the completions while its client has notices; a thread that finds it there takes one from the
  * client. So notices need no memory here, and one that its hold's release deletes is gone from here
@@ -20,6 +22,7 @@
 #include <lockkeeper/queue.h>
 
 #include "base/containers.h"
+#include "base/descriptors.h"
 #include "lock/entry.h"
 
 struct lk__async;
@@ -47,42 +50,35 @@ struct lk__completion {
 	char owner_name[];
 };
 
-int lk__queue_new(lk_queue **queue_out, size_t capacity, lk_error *error);
-int lk__queue_free(lk_queue *queue, lk_error *error);
-int lk__queue_fd(const lk_queue *queue);
-/* Before the first request, else LK_EINVAL. */
-int lk__queue_on_ready(lk_queue *queue, lk_queue_callback callback, void *context, lk_error *error);
-bool lk__queue_forked(const lk_queue *queue);
+struct lk_queue {
+	const _Atomic int *alive; /* 0 in a forked child */
+	pthread_mutex_t mutex;
+	int fd; /* readable while there is something to take */
+	size_t capacity;
+	size_t count; /* in flight, or to be taken */
+	uint64_t last_id;
+	struct lk__completion *in_flight; /* by id */
+	struct lk__completion *completed; /* oldest first */
+	lk_queue_callback on_ready;       /* the same from the first request on */
+	void *context;
+	bool owed;     /* it is to be called */
+	unsigned pins; /* calls of it, under way or about to be */
+};
 
-/* A completion for a request that is about to start, with an id: 0, LK_ELIMIT or LK_ENOMEM. The
- * owner's name is copied. */
-int lk__queue_reserve(lk_queue *queue, struct lk__completion **completion_out, int operation,
-		      const struct lk__owner *owner, lk_error *error);
-/* It does not start after all. */
-void lk__queue_unreserve(struct lk__completion *completion);
+/* After a change, before which there was something to take or not; under the mutex. */
+static inline void lk__queue_mark(lk_queue *queue, bool before)
+{
+	bool any = queue->completed != NULL;
+	if (any == before)
+		return;
+	queue->owed = any && queue->on_ready;
+	if (any)
+		lk__wake_fd(queue->fd);
+	else
+		lk__wake_fd_clear(queue->fd);
+}
 
 /* These requests are over: their completions, a list, can be taken. */
 void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions);
-
-/* With the mutex of a client's notices held: puts its request for notices behind all that waits to
- * be taken, or (`any` is false, and it is not cancelled) takes it out; or ends it. True: the
- * callback is owed. */
-bool lk__queue_notify(struct lk__completion *request, bool any);
-void lk__queue_end_notices(struct lk__completion *request);
-
-/* Keeps the queue until lk__queue_ring(), which calls the callback if it is owed. No mutex may be
- * held there. */
-void lk__queue_pin(lk_queue *queue);
-void lk__queue_ring(lk_queue *queue);
-
-/* 1 when the acquire or request for notices is in flight, 0 when no such request is; LK_EINVAL for
- * another operation. An acquire is cancelled by `cancel`, under the queue's mutex. */
-int lk__queue_cancel(lk_queue *queue, uint64_t id, void (*cancel)(struct lk__async *async),
-		     lk_error *error);
-
-/* Completions, at most so many; 0 at the end of the wait. `taken` makes each say what is true now,
- * and ends its references. */
-int lk__queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t until_ns,
-		   void (*taken)(struct lk__completion *completion));
 
 #endif

@@ -40,6 +40,75 @@ void lk__notices_free(lk_client *client)
 	pthread_mutex_destroy(&client->notices.mutex);
 }
 
+/* ---- a completion queue, from the client's side ---- */
+
+/* Under the mutex, which it gives up for the callback. */
+static void queue_ring(lk_queue *queue)
+{
+	if (!queue->owed)
+		return;
+	queue->owed = false;
+	queue->pins++;
+	pthread_mutex_unlock(&queue->mutex);
+	queue->on_ready(queue->context);
+	pthread_mutex_lock(&queue->mutex);
+	queue->pins--;
+}
+
+void lk__queue_deliver(lk_queue *queue, struct lk__completion *completions)
+{
+	struct lk__completion *completion;
+	pthread_mutex_lock(&queue->mutex);
+	DL_FOREACH(completions, completion)
+	{
+		assert(completion->queue == queue);
+		HASH_DEL(queue->in_flight, completion);
+		completion->async = NULL;
+	}
+	bool before = queue->completed != NULL;
+	DL_CONCAT(queue->completed, completions);
+	lk__queue_mark(queue, before);
+	queue_ring(queue);
+	pthread_mutex_unlock(&queue->mutex);
+}
+
+/* Under the queue's mutex: behind all that wait to be taken, or not among them. */
+static void queue_place(lk_queue *queue, struct lk__completion *request, bool listed)
+{
+	bool before = queue->completed != NULL;
+	if (request->listed)
+		DL_DELETE(queue->completed, request);
+	if (listed)
+		DL_APPEND(queue->completed, request);
+	request->listed = listed;
+	lk__queue_mark(queue, before);
+}
+
+/* Puts the request for notices behind all that waits to be taken, or (`any` is false, and it is not
+ * cancelled) takes it out. True: the callback is owed. */
+static bool request_notify(struct lk__completion *request, bool any)
+{
+	lk_queue *queue = request->queue;
+	pthread_mutex_lock(&queue->mutex);
+	request->begun = true;
+	/* What a closed client has left comes before the completion of its close. */
+	bool stays = atomic_load(&request->client->state) == LK__CLIENT_CLOSED && any;
+	if (!stays || !request->listed)
+		queue_place(queue, request, any || request->cancelled);
+	bool owed = queue->owed;
+	pthread_mutex_unlock(&queue->mutex);
+	return owed;
+}
+
+/* ---- notices ---- */
+
+/* Leaves a callback to the loop. With any mutex held. */
+static void notices_owe(lk_client *client)
+{
+	if (!atomic_exchange(&client->notices.owes, true))
+		lk__loop_wake(client);
+}
+
 /* Under the mutex: tells both ways to read them whether there are any. The end of a queue's request
  * comes after the last notice of a closed client. */
 static void notices_mark(lk_client *client)
@@ -53,9 +122,8 @@ static void notices_mark(lk_client *client)
 	else if (!readable && notices->readable)
 		lk__wake_fd_clear(notices->fd);
 	notices->readable = readable;
-	if (notices->request &&
-	    lk__queue_notify(notices->request, any || state == LK__CLIENT_CLOSED))
-		lk__notices_owe(client);
+	if (notices->request && request_notify(notices->request, any || state == LK__CLIENT_CLOSED))
+		notices_owe(client);
 }
 
 void lk__notices_place(const struct lk__hold *hold, char place_out[LK__CONN_PLACE_SIZE])
@@ -336,12 +404,6 @@ static int notices_next(lk_client *client, lk_event *event_out)
 
 /* ---- through a completion queue ---- */
 
-void lk__notices_owe(lk_client *client)
-{
-	if (!atomic_exchange(&client->notices.owes, true))
-		lk__loop_wake(client);
-}
-
 void lk__notices_ring(lk_client *client)
 {
 	if (!atomic_load_explicit(&client->notices.owes, memory_order_relaxed))
@@ -350,11 +412,18 @@ void lk__notices_ring(lk_client *client)
 	pthread_mutex_lock(&client->notices.mutex);
 	struct lk__completion *request = client->notices.request;
 	lk_queue *queue = request ? request->queue : NULL;
-	if (queue)
-		lk__queue_pin(queue);
+	if (queue) {
+		pthread_mutex_lock(&queue->mutex);
+		queue->pins++; /* it stays, without the mutex of the notices */
+		pthread_mutex_unlock(&queue->mutex);
+	}
 	pthread_mutex_unlock(&client->notices.mutex);
-	if (queue)
-		lk__queue_ring(queue);
+	if (queue) {
+		pthread_mutex_lock(&queue->mutex);
+		queue_ring(queue);
+		queue->pins--;
+		pthread_mutex_unlock(&queue->mutex);
+	}
 }
 
 int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error)
@@ -375,6 +444,15 @@ int lk__notices_request(lk_client *client, struct lk__completion *request, lk_er
 		notices_mark(client); /* some may wait already */
 	pthread_mutex_unlock(&notices->mutex);
 	return rc;
+}
+
+int lk__notices_cancel(struct lk__completion *request)
+{
+	request->cancelled = request->begun;
+	queue_place(request->queue, request, request->cancelled);
+	if (request->queue->owed)
+		notices_owe(request->client);
+	return request->begun;
 }
 
 static void notice_complete(const struct lk__completion *request, const lk_event *event,
@@ -404,7 +482,11 @@ static bool notices_end(lk_client *client, struct lk__completion *request)
 	else
 		return false;
 	client->notices.request = NULL;
-	lk__queue_end_notices(request);
+	pthread_mutex_lock(&request->queue->mutex);
+	queue_place(request->queue, request, false);
+	HASH_DEL(request->queue->in_flight, request);
+	request->queue->count--;
+	pthread_mutex_unlock(&request->queue->mutex);
 	return true;
 }
 

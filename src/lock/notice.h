@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Notices about holds: at most one pending of each kind a hold. */
+/*
+ * What a client tells the program: notices about holds, at most one pending of each kind a hold;
+ * and completions, by their queue (completion_queue.h).
+ */
 #ifndef LK__LOCK_NOTICE_H
 #define LK__LOCK_NOTICE_H
 
@@ -63,8 +66,8 @@ void lk__notices_close(lk_client *client);
  * LK_ECLOSED. */
 int lk__notices_request(lk_client *client, struct lk__completion *request, lk_error *error);
 
-/* Leaves a callback to the loop. With any mutex held. */
-void lk__notices_owe(lk_client *client);
+/* With the queue's mutex held: 1, and it ends next; or 0: the client does not know it yet. */
+int lk__notices_cancel(struct lk__completion *request);
 
 /* The loop's, or the end's: calls the callback that was left to it. No mutex may be held. */
 void lk__notices_ring(lk_client *client);
