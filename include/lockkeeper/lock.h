@@ -273,8 +273,8 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * owner no longer has it), LK_EMAYBEHELD (no answer, or a refusal, as the text says: the lock may
  * stay until its lease ends; the owner no longer has the hold, and the library repeats the release
  * in the background; with `keep_ms` it does not), LK_EWRONGTYPE (the key is no longer this lock;
- * the owner no longer has the hold), LK_ENOMEM (not done: still held; of a red lock also
- * for want of a descriptor), LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.2.
+ * the owner no longer has the hold), LK_ENOMEM (not done: still held),
+ * LK_EINVAL, LK_ECLOSED, LK_EFORKED. Since 0.2.
  */
 LK_API int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error);
 

@@ -610,6 +610,19 @@ void lk__entries_free(lk_client *client)
 	pthread_mutex_destroy(&client->watch.mutex);
 }
 
+void lk__entry_keep(struct lk__entry *entry)
+{
+	lk__client_ref(entry->client);
+	lk__entry_ref(entry);
+}
+
+void lk__entry_let_go(struct lk__entry *entry)
+{
+	lk_client *client = entry->client;
+	lk__entry_unref(entry);
+	lk__client_unref(client);
+}
+
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE])
 {
 	if (entry->target.recipe->field)

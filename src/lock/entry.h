@@ -381,6 +381,9 @@ static inline size_t lk__entry_name_size(const struct lk__entry *entry)
 void lk__entry_ref(struct lk__entry *entry);
 bool lk__entry_ref_if_alive(struct lk__entry *entry);
 void lk__entry_unref(struct lk__entry *entry); /* with no lock held */
+/* References that outlast a call: of the entry and its client. */
+void lk__entry_keep(struct lk__entry *entry);
+void lk__entry_let_go(struct lk__entry *entry); /* with no lock held */
 
 /* Its way on several nodes; NULL: it is on one. */
 static inline const struct lk__quorum *lk__entry_quorum(const struct lk__entry *entry)

@@ -8,19 +8,14 @@
 
 void lk__multi_keep(const struct lk__multi *multi)
 {
-	for (size_t i = 0; i < multi->count; i++) {
-		lk__entry_ref(multi->part[i]);
-		lk__client_ref(multi->part[i]->client);
-	}
+	for (size_t i = 0; i < multi->count; i++)
+		lk__entry_keep(multi->part[i]);
 }
 
 void lk__multi_let_go(const struct lk__multi *multi)
 {
-	for (size_t i = 0; i < multi->count; i++) {
-		lk_client *client = multi->part[i]->client;
-		lk__entry_unref(multi->part[i]);
-		lk__client_unref(client);
-	}
+	for (size_t i = 0; i < multi->count; i++)
+		lk__entry_let_go(multi->part[i]);
 }
 
 int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error)
@@ -38,27 +33,18 @@ struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct l
 	return owner->name ? *owner : (struct lk__owner){.serial = thread->serial};
 }
 
-/* A named owner needs none. */
-static int multi_threads(const struct lk__multi *multi, const struct lk__owner *owner,
-			 struct lk__thread **threads)
-{
-	for (size_t i = 0; i < multi->count; i++) {
-		threads[i] = owner->name ? NULL : lk__client_thread(multi->part[i]->client);
-		if (!threads[i] && !owner->name)
-			return LK_ENOMEM;
-	}
-	return 0;
-}
-
 int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *owner,
 		      struct lk__multi_hold *hold_out)
 {
 	struct lk__multi_hold hold = {.deadline_ns = LK__NEVER, .count = UINT32_MAX};
-	struct lk__thread *threads[LK__MULTI_MAX];
-	int rc = multi_threads(multi, owner, threads);
-	for (size_t i = 0; i < multi->count && rc != LK_ENOMEM && rc != LK_ENOTOWNER; i++) {
+	int rc = 0;
+	for (size_t i = 0; i < multi->count && rc != LK_ENOTOWNER; i++) {
 		struct lk__entry *entry = multi->part[i];
-		struct lk__owner own = lk__multi_owner(threads[i], owner);
+		const struct lk__thread *thread = owner->name ? NULL
+							      : lk__client_thread(entry->client);
+		if (!thread && !owner->name)
+			return LK_ENOMEM;
+		struct lk__owner own = lk__multi_owner(thread, owner);
 		pthread_mutex_lock(&entry->mutex);
 		const struct lk__hold *part = lk__entry_hold_of(entry, &own);
 		int64_t deadline_ns = part ? lk__hold_deadline(part) : 0;

@@ -55,15 +55,6 @@ int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *own
 
 /* ---- its calls, as operations: acquire, release, extend (multi_call.c) ---- */
 
-/* The head of an acquire. */
-struct lk__multi_head {
-	struct lk__multi_ask *ask;
-	struct lk__multi_attempt attempt;
-	struct lk__multi_effects effects; /* what is waited for; `part`: whose client connects, or
-					   * that is awaited */
-	size_t connects_from;             /* the next part whose client may have to connect */
-};
-
 enum lk__multi_way { LK__MULTI_ACQUIRE, LK__MULTI_RELEASE, LK__MULTI_EXTEND };
 
 struct lk__multi_call {
@@ -73,10 +64,12 @@ struct lk__multi_call {
 	int64_t time_ms; /* a lease that is extended; or a release keeps the parts so long */
 	bool begun;
 	/* Of an acquire: */
-	struct lk__multi_head head;
-	struct lk__acquire part; /* the part that is waited for alone, */
-	struct lk__want want;    /* what is asked of it, */
-	_Atomic bool stop;       /* and that it is to end */
+	struct lk__multi_attempt attempt;
+	struct lk__multi_effects effects; /* `part`: whose client connects, or that is awaited */
+	size_t connects_from;             /* the next part whose client may have to connect */
+	struct lk__acquire part;          /* the part that is waited for alone, */
+	struct lk__want want;             /* what is asked of it, */
+	_Atomic bool stop;                /* and that it is to end */
 };
 
 /* Begins one. `thread`: of an asynchronous call; NULL: the calling thread. `want` of release and

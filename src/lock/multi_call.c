@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The calls of a multi lock: what goes to its parts and comes back, the head of an acquire, and the
- * operations.
- */
+/* The calls of a multi lock: what goes to its parts and comes back, and the operations. */
 #include "lock/multi.h"
 
 #include <assert.h>
@@ -37,6 +34,19 @@ struct part_group {
 	int64_t lease_ms, until_ns;
 };
 
+/* One command for each of several connections. `read` is called for each, as the answers come, with
+ * its request, done, or NULL where none came in time; what was not sent by then is done, with
+ * LK_EUNREACHABLE, and not sent any more; what lacks replicas or disks by then, with
+ * LK_ENOTDURABLE. The requests are gone then. Until an answer is read, closing its client waits:
+ * what `read` still sends gets through. */
+struct asks {
+	size_t count;
+	struct lk__conn *conn[LK__MULTI_MAX];
+	struct lk__request *request[LK__MULTI_MAX]; /* NULL: read */
+	void (*read)(struct lk__multi_ask *ask, size_t index, const struct lk__request *request);
+	struct lk__fan_out *fan_out; /* asks all at once; NULL: a calling thread asks one alone */
+};
+
 struct lk__multi_ask {
 	const struct lk__multi *multi;
 	struct lk__want want;
@@ -51,7 +61,7 @@ struct lk__multi_ask {
 	lk_error *error;
 
 	/* Of one try, release or extension. */
-	struct lk__asks asks;
+	struct asks asks;
 	int64_t asks_until_ns;           /* the caller waits so long at most */
 	int64_t keep_ms;                 /* a release keeps the parts so long; 0: it frees them */
 	const struct lk__node *connects; /* the node that was connected last; NULL */
@@ -141,7 +151,6 @@ static struct lk__multi_ask *ask_new(const struct lk__multi *multi, const struct
 	ask->busy = multi->count;
 	ask->until_ns = LK__NEVER;
 	ask->error = error;
-	ask->asks.context = ask;
 	return ask;
 }
 
@@ -361,31 +370,16 @@ static void group_explain(struct lk__multi_ask *ask, const struct part_group *gr
 		 ask->multi->count, entry->name, entry->client->config->url, reason);
 }
 
-/* Held perhaps: each is compensated; a caller that waits for the first finds out the rest. */
-static void group_unknown(struct lk__multi_ask *ask, const struct part_group *group,
-			  const struct lk__answer *answer)
+/* The group was not had: what is told of it, if no earlier one is. `ends`: no other try helps. */
+static void group_not_had(struct lk__multi_ask *ask, const struct part_group *group,
+			  const struct lk__answer *answer, bool ends)
 {
 	int code = answer->event.code;
-	bool lasting = answer->event.lasting;
-	if (!ask->result && (lasting || group->part[0] < ask->busy))
+	if (!ask->result && (ends || group->part[0] < ask->busy))
 		group_explain(ask, group, code, answer->reason);
-	if (!ask->result && lasting)
+	if (!ask->result && ends)
 		ask->result = code;
-	group_compensate(ask, group, &answer->event);
-	ask->unknown = true;
 	ask_busy(ask, group->part[0], code);
-}
-
-static void group_failed(struct lk__multi_ask *ask, const struct part_group *group,
-			 const struct lk__answer *answer)
-{
-	const struct lk__attempt_event *event = &answer->event;
-	bool again = event->retryable || (event->passing && ask->want.wait_ms > 0);
-	if (!ask->result && (!again || group->part[0] < ask->busy))
-		group_explain(ask, group, event->code, answer->reason);
-	if (!ask->result && !again)
-		ask->result = event->code;
-	ask_busy(ask, group->part[0], event->code);
 }
 
 /* Reads the answer; NULL: none came. */
@@ -404,13 +398,12 @@ static struct lk__answer group_answer(const struct part_group *group,
 	return answer.busy < group->count ? answer : wrong;
 }
 
-static void group_read(void *context, size_t index, const struct lk__request *request)
+static void group_read(struct lk__multi_ask *ask, size_t index, const struct lk__request *request)
 {
-	struct lk__multi_ask *ask = context;
 	struct part_group *group = &ask->group[index];
 	assert(index < ask->group_count);
 	const struct lk__answer answer = group_answer(group, request);
-	bool again = false;
+	bool again = false, comes;
 	switch (answer.event.type) {
 	case LK__ATTEMPT_GRANTED:
 		again = true;
@@ -427,12 +420,16 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 		break;
 	case LK__ATTEMPT_FAILED:
 		again = answer.event.unsent;
-		group_failed(ask, group, &answer);
+		comes = answer.event.retryable || (answer.event.passing && ask->want.wait_ms > 0);
+		group_not_had(ask, group, &answer, !comes);
 		break;
 	default:
 		if (!request)
 			group_release_behind(group, part_of(ask, group->part[0]));
-		group_unknown(ask, group, &answer);
+		/* A caller that waits for the first of them finds out the rest. */
+		group_not_had(ask, group, &answer, answer.event.lasting);
+		group_compensate(ask, group, &answer.event);
+		ask->unknown = true;
 	}
 	ask->again &= again;
 	/* Refused, but the first copy may have been granted. */
@@ -442,46 +439,82 @@ static void group_read(void *context, size_t index, const struct lk__request *re
 	atomic_fetch_sub(&group_client(ask, group)->trying, 1);
 }
 
-/* ---- connecting ---- */
+/* ---- one command each ---- */
 
-/* All at once, so that together they take no longer than the slowest. */
-static void connects_begin(struct lk__multi_ask *ask)
+static void ask_read(struct lk__multi_ask *ask, size_t index, const struct lk__request *request)
 {
-	ask->connects = NULL;
-	ask->connects_since_ns = lk__now_ns();
-	for (size_t i = 0; i < ask->multi->count; i++)
-		if (!ask->taken[i])
-			lk__conn_open(lk__entry_scripts(part_of(ask, i)));
+	ask->asks.request[index] = NULL;
+	ask->asks.read(ask, index, request);
+	lk__conn_unpin(ask->asks.conn[index]);
 }
 
-/* Once a node, and before it joins a wait queue: callers of one part alone need not wait for the
- * servers of the others. The one before `from` again, if connecting has told of another node. */
-static size_t ask_connects(struct lk__multi_ask *ask, size_t from)
+static void ask_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
-	if (from == 0)
-		connects_begin(ask);
-	for (size_t i = from > 0 ? from - 1 : 0; i < ask->multi->count; i++) {
-		const struct lk__node *node = lk__entry_node(part_of(ask, i));
-		if (ask->taken[i] || node == ask->connects)
-			continue;
-		ask->connects = node;
-		return i;
+	ask_read(context, index, answers->request[0]);
+}
+
+/* Sends them, for an operation that waits for the answers until `asks_until_ns`. */
+static void asks_begin(struct lk__multi_ask *ask, struct lk__op *op)
+{
+	const struct lk__fan_out_use use = {.context = ask, .take = ask_take};
+	const struct lk__request none = {.code = LK_ENOMEM, .reason = "out of memory"};
+	struct asks *asks = &ask->asks;
+	bool one = asks->count == 1 && !op->thread->on_wake;
+	asks->fan_out = one || asks->count == 0 ? NULL
+						: lk__fan_out_new(asks->count, &use, op->thread);
+	for (size_t i = 0; i < asks->count; i++) {
+		struct lk__request *request = asks->request[i];
+		lk__conn_pin(asks->conn[i]);
+		if (asks->fan_out) {
+			lk__fan_out_add(asks->fan_out, i, asks->conn[i], request);
+		} else if (one) {
+			lk__op_send(op, asks->conn[i], request, ask->asks_until_ns);
+		} else {
+			ask_read(ask, i, &none);
+			lk__request_free(request);
+		}
 	}
-	return ask->multi->count;
+	if (asks->fan_out) {
+		lk__fan_out_go(asks->fan_out);
+		lk__op_wait_nodes(op, asks->fan_out, ask->asks_until_ns);
+	}
 }
 
-/* One that is down is left to the wait for its part. */
-static int ask_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why)
+/* The answer, which may have come by now, or NULL. */
+static void asks_end_one(struct lk__multi_ask *ask, struct lk__op *op, bool done)
 {
-	if (rc == LK__WAIT_READY)
-		return 0;
-	if (lk__ends_wait(rc))
-		return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
-	const struct lk__entry *entry = part_of(ask, part);
-	bool comes = lk__conn_may_come(entry->client->config, why->code) && ask->want.wait_ms > 0;
-	lk__fail(ask->error, why->code, "acquire \"%.100s\": %.300s", entry->name, why->message);
-	ask_busy(ask, part, why->code);
-	return lk_error_is_fatal(why->code) && !comes ? why->code : 0;
+	struct lk__request *request = op->request;
+	if (!done)
+		done = lk__op_leave(op, true, lk__request_forget);
+	ask_read(ask, 0, done ? request : NULL);
+	if (done)
+		lk__request_free(request);
+}
+
+static void asks_end(struct lk__multi_ask *ask)
+{
+	struct asks *asks = &ask->asks;
+	lk__fan_out_withdraw(asks->fan_out, true);
+	for (size_t i = 0; i < asks->count; i++)
+		if (asks->request[i])
+			ask_read(ask, i, NULL);
+	lk__fan_out_end(asks->fan_out);
+}
+
+/* True when all are read, at the latest when op->until_ns is over, or if it gives up. */
+static bool asks_look(struct lk__multi_ask *ask, struct lk__op *op, bool gives_up)
+{
+	struct asks *asks = &ask->asks;
+	bool one = !asks->fan_out && asks->count > 0 && asks->request[0];
+	bool over = asks->fan_out ? lk__fan_out_look(asks->fan_out, op->until_ns)
+				  : !one || lk__op_is_answered(op);
+	if (!over && !gives_up && lk__now_ns() < op->until_ns)
+		return false;
+	if (asks->fan_out)
+		asks_end(ask);
+	else if (one)
+		asks_end_one(ask, op, over);
+	return true;
 }
 
 /* ---- a try ---- */
@@ -505,11 +538,11 @@ static bool ask_send(struct lk__multi_ask *ask, const struct part_group *group,
 {
 	if (!request)
 		return false;
-	assert(ask->asks.count < LK__FAN_OUT_NODES_MAX);
+	assert(ask->asks.count < LK__MULTI_MAX);
 	request->resend = true;
 	request->deadline_ns = until_ns;
-	ask->asks.of[ask->asks.count++] = (struct lk__ask){
-		lk__entry_scripts(part_of(ask, group->part[0])), request};
+	ask->asks.conn[ask->asks.count] = lk__entry_scripts(part_of(ask, group->part[0]));
+	ask->asks.request[ask->asks.count++] = request;
 	return true;
 }
 
@@ -517,7 +550,7 @@ static bool ask_send(struct lk__multi_ask *ask, const struct part_group *group,
 static int ask_fail(struct lk__multi_ask *ask, const char *operation)
 {
 	while (ask->asks.count > 0)
-		lk__request_free(ask->asks.of[--ask->asks.count].request);
+		lk__request_free(ask->asks.request[--ask->asks.count]);
 	return lk__fail(ask->error, LK_ENOMEM, "%s: out of memory", operation);
 }
 
@@ -647,9 +680,8 @@ static void group_freed(struct lk__multi_ask *ask, const struct part_group *grou
 	}
 }
 
-static void groups_freed(void *context, size_t index, const struct lk__request *request)
+static void groups_freed(struct lk__multi_ask *ask, size_t index, const struct lk__request *request)
 {
-	struct lk__multi_ask *ask = context;
 	assert(index < ask->group_count);
 	group_freed(ask, &ask->group[index], request);
 }
@@ -717,9 +749,9 @@ static int part_extended(struct lk__multi_ask *ask, size_t part, const struct lk
 		      : lk__extend_end(entry, &owner, extension, rc == 1, &ask->why);
 }
 
-static void parts_extended(void *context, size_t index, const struct lk__request *request)
+static void parts_extended(struct lk__multi_ask *ask, size_t index,
+			   const struct lk__request *request)
 {
-	struct lk__multi_ask *ask = context;
 	ask_told(ask, part_extended(ask, ask->part[index], request));
 }
 
@@ -748,11 +780,11 @@ static int ask_extend(struct lk__multi_ask *ask, int64_t lease_ms)
 	return rc;
 }
 
-/* ---- the head of an acquire ---- */
+/* ---- acquire ---- */
 
 /*
- * The head carries out what the attempt of a multi lock (sync/multi/attempt.h) says, and feeds what
- * came of it. It decides nothing. What takes time is left to its operation.
+ * An acquire carries out what its attempt (sync/multi/attempt.h) says, and feeds what came of it.
+ * Each action is begun, and looked at when what it waits for may be there.
  */
 
 /* A part that may be held and nobody wants; the count: none. */
@@ -764,11 +796,9 @@ static size_t ask_compensating(const struct lk__multi_ask *ask)
 	return part;
 }
 
-static struct lk__multi_event head_event(const struct lk__multi_head *head,
-					 enum lk__multi_event_type type, int code)
+static struct lk__multi_event ask_event(const struct lk__multi_ask *ask,
+					enum lk__multi_event_type type, int code)
 {
-	const struct lk__multi_ask *ask = head->ask;
-	int over = ask_over(ask);
 	return (struct lk__multi_event){.type = type,
 					.code = code < 0 ? code : 0,
 					.busy = ask->busy,
@@ -776,189 +806,13 @@ static struct lk__multi_event head_event(const struct lk__multi_head *head,
 					.again = ask->again,
 					.unknown = ask->unknown,
 					.ends = ask_ends(ask),
-					.cancelled = over == LK_ECANCELLED,
+					.cancelled = ask_over(ask) == LK_ECANCELLED,
 					.compensating = ask_compensating(ask)};
 }
 
-/* Tells whether all are ours, and none has been lost by the time that all have been looked at. */
-static bool ask_stands(const struct lk__multi_ask *ask)
+static struct lk__entry *acquire_part(const struct lk__multi_call *call)
 {
-	struct lk__multi_hold hold;
-	return ask_over(ask) != LK_ECLOSED &&
-	       lk__multi_hold_of(ask->multi, &ask->want.owner, &hold) == 0;
-}
-
-static struct lk__multi_event head_tried(const struct lk__multi_head *head, int code)
-{
-	struct lk__multi_ask *ask = head->ask;
-	ask_leave(ask);
-	struct lk__multi_event event = head_event(head, LK__MULTI_TRIED, code ? code : ask->result);
-	event.stands = event.code == 0 && !ask_is_busy(ask) && ask_stands(ask);
-	return event;
-}
-
-static int64_t random_until_ns(int64_t until_ns)
-{
-	uint32_t random = 0;
-	int64_t now_ns = lk__now_ns();
-	lk__random_bytes(&random, sizeof(random));
-	return until_ns > now_ns ? now_ns + (int64_t)random % (until_ns - now_ns) : until_ns;
-}
-
-/* Below: true with the event, false if it is to be waited for. */
-
-static bool head_connect(struct lk__multi_head *head, struct lk__multi_event *event)
-{
-	const struct lk__multi_ask *ask = head->ask;
-	size_t part = ask_connects(head->ask, head->connects_from);
-	head->effects.part = part;
-	head->connects_from = part + 1;
-	*event = head_event(head, LK__MULTI_READY, 0);
-	if (part == ask->multi->count)
-		return true;
-	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
-	head->effects.until_ns = lk__earlier(ask->until_ns,
-					     lk__after_ms(ask->connects_since_ns, limit_ms));
-	return false;
-}
-
-static bool head_try(struct lk__multi_head *head, struct lk__multi_event *event)
-{
-	struct lk__multi_ask *ask = head->ask;
-	int rc = ask_reserve(ask);
-	head->effects.until_ns = ask->asks_until_ns;
-	if (rc == 0 && ask->asks.count > 0)
-		return false;
-	*event = head_tried(head, rc);
-	return true;
-}
-
-static bool head_give_back(struct lk__multi_head *head, struct lk__multi_event *event)
-{
-	struct lk__multi_ask *ask = head->ask;
-	ask_leave(ask);
-	ask_give_back(ask);
-	head->effects.until_ns = lk__earlier(head->effects.until_ns, ask->asks_until_ns);
-	*event = head_event(head, LK__MULTI_GIVEN_BACK, 0);
-	return ask->asks.count == 0;
-}
-
-static bool head_act(struct lk__multi_head *head, struct lk__multi_event *event)
-{
-	int rc;
-	switch (head->effects.action) {
-	case LK__MULTI_DO_LOOK:
-		head->connects_from = 0;
-		rc = ask_look(head->ask);
-		*event = head_event(head, LK__MULTI_LOOKED, rc);
-		return true;
-	case LK__MULTI_DO_CONNECT:
-		return head_connect(head, event);
-	case LK__MULTI_DO_TRY:
-		return head_try(head, event);
-	case LK__MULTI_DO_GIVE_BACK:
-		return head_give_back(head, event);
-	case LK__MULTI_DO_PAUSE:
-		head->effects.until_ns = random_until_ns(head->effects.until_ns);
-		return false;
-	default:
-		assert(head->effects.action == LK__MULTI_DO_AWAIT);
-		head->effects.until_ns = LK__NEVER;
-		return false;
-	}
-}
-
-/* With the reason that is there already, if it is that of the code. */
-static int head_fail(const struct lk__multi_head *head)
-{
-	const struct lk__multi_ask *ask = head->ask;
-	const struct lk__multi_effects *effects = &head->effects;
-	assert(effects->code < 0 && effects->part < ask->multi->count);
-	if (ask->error->code == effects->code)
-		return effects->code;
-	return lk__fail(ask->error, effects->code, "acquire %zu locks, \"%.100s\": %s",
-			ask->multi->count, ask->multi->part[effects->part]->name,
-			lk_error_text(effects->code));
-}
-
-static int head_go_on(struct lk__multi_head *head, struct lk__multi_event event)
-{
-	do {
-		head->effects = lk__multi_step(&head->attempt, &event, lk__now_ns());
-		lk__trace_multi(&head->ask->multi->part[0]->client->log,
-				head->ask->multi->part[0]->name, &event, &head->effects);
-		if (head->effects.action == LK__MULTI_DO_GRANT)
-			return 1;
-		if (head->effects.action == LK__MULTI_DO_FAIL)
-			return head_fail(head);
-	} while (head_act(head, &event));
-	return 0;
-}
-
-/* A mere try may be sent up to three times, where nothing was asked before, and asks for a part
- * alone where that may be busy: all together have the time of one. */
-static int64_t once_limit_ms(const struct lk__multi *multi)
-{
-	int64_t most_ms = 0;
-	for (size_t i = 0; i < multi->count; i++) {
-		const struct lk_config *config = multi->part[i]->client->config;
-		most_ms = lk__later(most_ms,
-				    config->connect_timeout_ms + config->command_timeout_ms);
-	}
-	return most_ms;
-}
-
-/* 1: all are the caller's; 0: `effects` is to be waited for; or a code. */
-static int multi_head_start(struct lk__multi_head *head, struct lk__multi_ask *ask)
-{
-	const struct lk_config *config = ask->multi->part[0]->client->config;
-	if (ask->want.wait_ms >= 0)
-		ask->until_ns = lk__after_ms(lk__now_ns(), ask->want.wait_ms
-								   ? ask->want.wait_ms
-								   : once_limit_ms(ask->multi));
-	*head = (struct lk__multi_head){
-		.ask = ask,
-		.attempt = {.count = ask->multi->count,
-			    .once = ask->want.wait_ms == 0,
-			    .until_ns = ask->until_ns,
-			    .command_ns = config->command_timeout_ms * LK__MS}};
-	ask->error->code = 0;
-	return head_go_on(head, head_event(head, LK__MULTI_STARTED, 0));
-}
-
-/* The wait has ended so: 0, or a code; of a connection, as lk__conn_ready() says, and why. The
- * same. */
-static int multi_head_next(struct lk__multi_head *head, int rc, const lk_error *why)
-{
-	struct lk__multi_ask *ask = head->ask;
-	size_t part = head->effects.part;
-	switch (head->effects.action) {
-	case LK__MULTI_DO_AWAIT:
-		ask->taken[part] = rc == 0;
-		return head_go_on(head, head_event(head, LK__MULTI_AWAITED, rc));
-	case LK__MULTI_DO_CONNECT:
-		rc = ask_connected(ask, part, rc, why);
-		return head_go_on(head, head_event(head, LK__MULTI_CONNECTED, rc));
-	case LK__MULTI_DO_TRY:
-		return head_go_on(head, head_tried(head, 0));
-	case LK__MULTI_DO_GIVE_BACK:
-		return head_go_on(head, head_event(head, LK__MULTI_GIVEN_BACK, 0));
-	default:
-		assert(head->effects.action == LK__MULTI_DO_PAUSE);
-		return head_go_on(head, head_event(head, LK__MULTI_TIMER, 0));
-	}
-}
-
-/* ---- the calls ---- */
-
-/*
- * An acquire carries out what its head says: each action is begun, and looked at
- * when what it waits for may be there. Releases and extensions ask all parts at once.
- */
-
-static bool call_is_resumed(const struct lk__multi_call *call)
-{
-	return call->op.thread->on_wake != NULL;
+	return part_of(call->ask, call->effects.part);
 }
 
 /* From here on the operation is woken at the caller's place in that part's client. */
@@ -969,19 +823,15 @@ static void call_moves(struct lk__multi_call *call, size_t part, lk_cancel *canc
 	lk__cancel_move(cancel, call->op.thread);
 }
 
-/* ---- a part that is waited for alone ---- */
+/* Below: true with the event, false while it is to be waited for. */
 
-static struct lk__entry *awaited_entry(const struct lk__multi_call *call)
-{
-	assert(call->head.effects.part < call->ask->multi->count);
-	return call->ask->multi->part[call->head.effects.part];
-}
+/* ---- a part that is waited for alone ---- */
 
 /* Meanwhile that part's client reads for an asynchronous call. */
 static void await_listens(const struct lk__multi_call *call, bool listens)
 {
-	_Atomic size_t *listeners = &awaited_entry(call)->client->asyncs.listeners;
-	if (!call_is_resumed(call))
+	_Atomic size_t *listeners = &acquire_part(call)->client->asyncs.listeners;
+	if (!call->op.thread->on_wake)
 		return;
 	if (listens)
 		atomic_fetch_add(listeners, 1);
@@ -992,11 +842,11 @@ static void await_listens(const struct lk__multi_call *call, bool listens)
 static void await_begin(struct lk__multi_call *call)
 {
 	struct lk__multi_ask *ask = call->ask;
-	size_t part = call->head.effects.part;
+	size_t part = call->effects.part;
 	call->want = await_want(ask, part);
 	call->want.stop = &call->stop;
 	atomic_store(&call->stop, false);
-	lk__acquire_init(&call->part, awaited_entry(call), ask->threads[part], &call->want,
+	lk__acquire_init(&call->part, acquire_part(call), ask->threads[part], &call->want,
 			 ask->error);
 	await_listens(call, true);
 }
@@ -1013,15 +863,15 @@ static bool entry_is_out(struct lk__entry *entry)
 
 /* The end of any client of the lock ends the wait. What is queued on a connection of another client
  * than the loop's leaves now: that client's loop may be asleep. */
-static bool await_look(struct lk__multi_call *call, int *rc_out)
+static bool await_look(struct lk__multi_call *call, struct lk__multi_event *event)
 {
 	struct lk__multi_ask *ask = call->ask;
-	struct lk__entry *entry = awaited_entry(call);
+	struct lk__entry *entry = acquire_part(call);
 	int over = ask_over(ask);
 	if (lk__ends_wait(over))
 		atomic_store(&call->stop, true);
 	int rc = call->part.op.step(&call->part.op);
-	if (call_is_resumed(call) && entry->client != ask->multi->part[0]->client) {
+	if (call->op.thread->on_wake && entry->client != ask->multi->part[0]->client) {
 		lk__conn_send_queued(lk__entry_scripts(entry));
 		lk__loop_attend(entry->client);
 	}
@@ -1034,105 +884,271 @@ static bool await_look(struct lk__multi_call *call, int *rc_out)
 		rc = entry_is_out(entry) ? LK_EMAYBEHELD : over;
 		lk__fail(ask->error, rc, "acquire \"%.100s\": %s", entry->name, lk_error_text(rc));
 	}
-	*rc_out = rc;
+	ask->taken[call->effects.part] = rc == 0;
+	*event = ask_event(ask, LK__MULTI_AWAITED, rc);
 	return true;
 }
 
-static bool connect_look(struct lk__multi_call *call, int *rc_out, lk_error *why)
+/* ---- connecting ---- */
+
+/* Once a node, and before it joins a wait queue: callers of one part alone need not wait for the
+ * servers of the others. All begin at once, so that together they take no longer than the slowest.
+ * The one before `from` again, if connecting has told of another node. */
+static size_t ask_connects(struct lk__multi_ask *ask, size_t from)
 {
+	if (from == 0) {
+		ask->connects = NULL;
+		ask->connects_since_ns = lk__now_ns();
+	}
+	for (size_t i = 0; from == 0 && i < ask->multi->count; i++)
+		if (!ask->taken[i])
+			lk__conn_open(lk__entry_scripts(part_of(ask, i)));
+	for (size_t i = from > 0 ? from - 1 : 0; i < ask->multi->count; i++) {
+		const struct lk__node *node = lk__entry_node(part_of(ask, i));
+		if (ask->taken[i] || node == ask->connects)
+			continue;
+		ask->connects = node;
+		return i;
+	}
+	return ask->multi->count;
+}
+
+/* One that is down is left to the wait for its part. */
+static int ask_connected(struct lk__multi_ask *ask, size_t part, int rc, const lk_error *why)
+{
+	if (rc == LK__WAIT_READY)
+		return 0;
+	if (lk__ends_wait(rc))
+		return lk__fail(ask->error, rc, "acquire: %s", lk_error_text(rc));
+	const struct lk__entry *entry = part_of(ask, part);
+	bool comes = lk__conn_may_come(entry->client->config, why->code) && ask->want.wait_ms > 0;
+	lk__fail(ask->error, why->code, "acquire \"%.100s\": %.300s", entry->name, why->message);
+	ask_busy(ask, part, why->code);
+	return lk_error_is_fatal(why->code) && !comes ? why->code : 0;
+}
+
+static bool connect_begin(struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	struct lk__multi_ask *ask = call->ask;
+	size_t part = ask_connects(ask, call->connects_from);
+	call->effects.part = part;
+	call->connects_from = part + 1;
+	*event = ask_event(ask, LK__MULTI_READY, 0);
+	if (part == ask->multi->count)
+		return true;
+	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
+	int64_t until_ns = lk__after_ms(ask->connects_since_ns, limit_ms);
+	call_moves(call, part, ask->want.cancel);
+	event->type = LK__MULTI_CONNECTED; /* if it is up */
+	return !lk__op_connect(&call->op, lk__entry_scripts(part_of(ask, part)), true,
+			       lk__earlier(ask->until_ns, until_ns));
+}
+
+static bool connect_look(struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
 	int over = ask_over(call->ask);
-	*rc_out = lk__op_connect_look(&call->op, over == LK_ETIMEDOUT ? 0 : over, why);
-	return *rc_out != LK__OP_WAITS;
+	int rc = lk__op_connect_look(&call->op, over == LK_ETIMEDOUT ? 0 : over, &why);
+	if (rc == LK__OP_WAITS)
+		return false;
+	rc = ask_connected(call->ask, call->effects.part, rc, &why);
+	*event = ask_event(call->ask, LK__MULTI_CONNECTED, rc);
+	return true;
 }
 
-/* ---- acquire ---- */
+/* ---- the other actions ---- */
 
-/* True: it waits, or is to be looked at. */
-static bool action_begin(struct lk__multi_call *call)
+/* Tells whether all are ours, and none has been lost by the time that all have been looked at. */
+static bool ask_stands(const struct lk__multi_ask *ask)
+{
+	struct lk__multi_hold hold;
+	return ask_over(ask) != LK_ECLOSED &&
+	       lk__multi_hold_of(ask->multi, &ask->want.owner, &hold) == 0;
+}
+
+static void ask_tried(struct lk__multi_ask *ask, int code, struct lk__multi_event *event)
+{
+	ask_leave(ask);
+	*event = ask_event(ask, LK__MULTI_TRIED, code ? code : ask->result);
+	event->stands = event->code == 0 && !ask_is_busy(ask) && ask_stands(ask);
+}
+
+static bool try_begin(struct lk__multi_call *call, struct lk__multi_event *event)
 {
 	struct lk__multi_ask *ask = call->ask;
-	const struct lk__multi_effects *effects = &call->head.effects;
-	switch (effects->action) {
-	case LK__MULTI_DO_AWAIT:
-		await_begin(call);
-		return true;
-	case LK__MULTI_DO_CONNECT: /* false: it is up */
-		call_moves(call, effects->part, ask->want.cancel);
-		return lk__op_connect(&call->op, lk__entry_scripts(awaited_entry(call)), true,
-				      effects->until_ns);
-	case LK__MULTI_DO_TRY:
-		call_moves(call, ask->part[0], ask->want.cancel);
-		lk__asks_begin(&ask->asks, &call->op, effects->until_ns);
-		return true;
-	case LK__MULTI_DO_GIVE_BACK:
-		call_moves(call, ask->part[0], NULL);
-		lk__asks_begin(&ask->asks, &call->op, effects->until_ns);
-		return true;
-	default:
-		call->op.thread = ask->threads[0];
-		lk__op_wait(&call->op, effects->until_ns);
+	int rc = ask_reserve(ask);
+	if (rc < 0 || ask->asks.count == 0) {
+		ask_tried(ask, rc, event);
 		return true;
 	}
+	call_moves(call, ask->part[0], ask->want.cancel);
+	asks_begin(ask, &call->op);
+	return false;
 }
 
-/* Tells whether the action has ended, and how. */
-static bool action_look(struct lk__multi_call *call, int *rc_out, lk_error *why)
+static bool try_look(struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	if (!asks_look(call->ask, &call->op, ask_over(call->ask) != 0))
+		return false;
+	ask_tried(call->ask, 0, event);
+	return true;
+}
+
+static bool give_back_look(struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	bool over = asks_look(call->ask, &call->op, false);
+	*event = ask_event(call->ask, LK__MULTI_GIVEN_BACK, 0);
+	return over;
+}
+
+static void give_back_begin(struct lk__multi_call *call)
 {
 	struct lk__multi_ask *ask = call->ask;
-	bool over = ask_over(ask) != 0;
-	*rc_out = 0;
-	switch (call->head.effects.action) {
-	case LK__MULTI_DO_AWAIT:
-		return await_look(call, rc_out);
+	ask_leave(ask);
+	ask_give_back(ask);
+	ask->asks_until_ns = lk__earlier(call->effects.until_ns, ask->asks_until_ns);
+	call_moves(call, ask->asked ? ask->part[0] : 0, NULL);
+	asks_begin(ask, &call->op);
+}
+
+static void pause_begin(struct lk__multi_call *call)
+{
+	uint32_t random = 0;
+	int64_t now_ns = lk__now_ns(), most_ns = call->effects.until_ns - now_ns;
+	lk__random_bytes(&random, sizeof(random));
+	call->op.thread = call->ask->threads[0];
+	lk__op_wait(&call->op, most_ns > 0 ? now_ns + (int64_t)random % most_ns : now_ns);
+}
+
+static bool pause_look(const struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	*event = ask_event(call->ask, LK__MULTI_TIMER, 0);
+	return ask_over(call->ask) || lk__now_ns() >= call->op.until_ns;
+}
+
+static bool action_begin(struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	switch (call->effects.action) {
+	case LK__MULTI_DO_LOOK:
+		call->connects_from = 0;
+		int rc = ask_look(call->ask);
+		*event = ask_event(call->ask, LK__MULTI_LOOKED, rc);
+		return true;
 	case LK__MULTI_DO_CONNECT:
-		return connect_look(call, rc_out, why);
+		return connect_begin(call, event);
 	case LK__MULTI_DO_TRY:
-		return lk__asks_look(&ask->asks, &call->op, over);
+		return try_begin(call, event);
 	case LK__MULTI_DO_GIVE_BACK:
-		return lk__asks_look(&ask->asks, &call->op, false);
+		give_back_begin(call);
+		return false;
+	case LK__MULTI_DO_PAUSE:
+		pause_begin(call);
+		return false;
 	default:
-		return over || lk__now_ns() >= call->op.until_ns;
+		assert(call->effects.action == LK__MULTI_DO_AWAIT);
+		await_begin(call);
+		return false;
 	}
+}
+
+static bool action_look(struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	switch (call->effects.action) {
+	case LK__MULTI_DO_CONNECT:
+		return connect_look(call, event);
+	case LK__MULTI_DO_TRY:
+		return try_look(call, event);
+	case LK__MULTI_DO_GIVE_BACK:
+		return give_back_look(call, event);
+	case LK__MULTI_DO_PAUSE:
+		return pause_look(call, event);
+	default:
+		return await_look(call, event);
+	}
+}
+
+/* ---- from its first step to its last ---- */
+
+/* A mere try may be sent up to three times, where nothing was asked before, and asks for a part
+ * alone where that may be busy: all together have the time of one. */
+static int64_t once_limit_ms(const struct lk__multi *multi)
+{
+	int64_t most_ms = 0;
+	for (size_t i = 0; i < multi->count; i++) {
+		const struct lk_config *config = multi->part[i]->client->config;
+		most_ms = lk__later(most_ms,
+				    config->connect_timeout_ms + config->command_timeout_ms);
+	}
+	return most_ms;
+}
+
+static void acquire_begin(struct lk__multi_call *call, struct lk__multi_event *event)
+{
+	struct lk__multi_ask *ask = call->ask;
+	const struct lk_config *config = part_of(ask, 0)->client->config;
+	int64_t wait_ms = ask->want.wait_ms;
+	if (wait_ms >= 0)
+		ask->until_ns = lk__after_ms(lk__now_ns(),
+					     wait_ms ? wait_ms : once_limit_ms(ask->multi));
+	call->attempt = (struct lk__multi_attempt){.count = ask->multi->count,
+						   .once = wait_ms == 0,
+						   .until_ns = ask->until_ns,
+						   .command_ns = config->command_timeout_ms *
+								 LK__MS};
+	ask->error->code = 0;
+	*event = ask_event(ask, LK__MULTI_STARTED, 0);
+}
+
+/* With the reason that is there already, if it is that of the code. */
+static int acquire_fail(const struct lk__multi_call *call)
+{
+	const struct lk__multi_ask *ask = call->ask;
+	int code = call->effects.code;
+	assert(code < 0);
+	if (ask->error->code == code)
+		return code;
+	return lk__fail(ask->error, code, "acquire %zu locks, \"%.100s\": %s", ask->multi->count,
+			acquire_part(call)->name, lk_error_text(code));
 }
 
 static int acquire_step(struct lk__multi_call *call)
 {
-	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-	bool begins = !call->begun;
-	int rc = begins ? multi_head_start(&call->head, call->ask) : 0;
-	for (call->begun = true; rc == 0; begins = true) {
-		int came = LK__WAIT_READY;
-		if ((!begins || action_begin(call)) && !action_look(call, &came, &why))
-			return LK__OP_WAITS;
-		rc = multi_head_next(&call->head, came, &why);
+	const struct lk__entry *first = part_of(call->ask, 0);
+	struct lk__multi_event event;
+	bool over = !call->begun || action_look(call, &event);
+	if (!call->begun)
+		acquire_begin(call, &event);
+	call->begun = true;
+	while (over) {
+		call->effects = lk__multi_step(&call->attempt, &event, lk__now_ns());
+		lk__trace_multi(&first->client->log, first->name, &event, &call->effects);
+		if (call->effects.action == LK__MULTI_DO_GRANT)
+			return 0;
+		if (call->effects.action == LK__MULTI_DO_FAIL)
+			return acquire_fail(call);
+		over = action_begin(call, &event) || action_look(call, &event);
 	}
-	return rc < 0 ? rc : 0;
+	return LK__OP_WAITS;
 }
 
 /* ---- release, extend ---- */
 
-static int asks_begin(struct lk__multi_call *call)
+static int asks_step(struct lk__multi_call *call)
 {
 	struct lk__multi_ask *ask = call->ask;
 	int rc = 0;
-	if (call->way == LK__MULTI_RELEASE)
-		ask_release(ask, call->time_ms);
-	else
-		rc = ask_extend(ask, call->time_ms);
-	if (rc < 0)
-		return rc;
-	call_moves(call, ask->asked ? ask->part[0] : 0, NULL);
-	lk__asks_begin(&ask->asks, &call->op, ask->asks_until_ns);
-	return 0;
-}
-
-static int asks_step(struct lk__multi_call *call)
-{
-	int rc = call->begun ? 0 : asks_begin(call);
+	if (!call->begun) {
+		if (call->way == LK__MULTI_RELEASE)
+			ask_release(ask, call->time_ms);
+		else
+			rc = ask_extend(ask, call->time_ms);
+		if (rc < 0)
+			return rc;
+		call_moves(call, ask->asked ? ask->part[0] : 0, NULL);
+		asks_begin(ask, &call->op);
+	}
 	call->begun = true;
-	if (rc < 0)
-		return rc;
-	return lk__asks_look(&call->ask->asks, &call->op, false) ? call->ask->result : LK__OP_WAITS;
+	return asks_look(ask, &call->op, false) ? ask->result : LK__OP_WAITS;
 }
 
 /* ---- from its begin to its end ---- */

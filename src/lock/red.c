@@ -2,7 +2,6 @@
 #include "lock/red.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -154,23 +153,10 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 			      entry->name);
 }
 
-void lk__red_ref(struct lk__entry *entry)
-{
-	lk__client_ref(entry->client);
-	lk__entry_ref(entry);
-}
-
-void lk__red_unref(struct lk__entry *entry)
-{
-	lk_client *client = entry->client;
-	lk__entry_unref(entry);
-	lk__client_unref(client);
-}
-
 static void call_free(void *context)
 {
 	struct lk__nodes_call *call = context;
-	lk__red_unref(call->entry);
+	lk__entry_let_go(call->entry);
 	free(call);
 }
 
@@ -179,31 +165,37 @@ void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *
 {
 	assert(size >= sizeof(struct lk__nodes_call));
 	struct lk__nodes_call *call = calloc(1, size);
-	if (!call) {
-		errno = ENOMEM;
+	if (!call)
 		return NULL;
-	}
 	struct lk__fan_out_use own = *use;
 	own.context = call;
 	if (!own.end)
 		own.end = call_free;
 	call->fan_out = lk__fan_out_new(lk__red_of(entry)->count, &own, thread);
 	if (!call->fan_out) {
-		int failed = errno;
 		free(call);
-		errno = failed;
 		return NULL;
 	}
 	int64_t limit_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	call->until_ns = lk__earlier(limit_ns, until_ns);
 	call->entry = entry;
-	lk__red_ref(entry);
+	lk__entry_keep(entry);
 	return call;
+}
+
+bool lk__red_add(const struct lk__nodes_call *call, size_t index, struct lk__conn *conn,
+		 struct lk__request *request, int64_t deadline_ns)
+{
+	if (request) {
+		request->resend = true;
+		request->deadline_ns = deadline_ns;
+	}
+	return lk__fan_out_add(call->fan_out, index, conn, request);
 }
 
 bool lk__red_answered(const struct lk__op *op)
 {
-	return lk__fan_out_look(op->fan_out) || lk__now_ns() >= op->until_ns;
+	return lk__fan_out_look(op->fan_out, op->until_ns);
 }
 
 bool lk__red_answered_under(const struct lk__op *op, struct lk__entry *entry)
@@ -407,7 +399,7 @@ static struct join *join_new(const struct join *wanted, int64_t lease_ms)
 		return NULL;
 	*join = *wanted;
 	join->asked_lease_ms = lease_ms;
-	lk__red_ref(join->entry);
+	lk__entry_keep(join->entry);
 	return join;
 }
 
@@ -495,7 +487,7 @@ static void join_finish(struct lk__request *request)
 	pthread_mutex_unlock(&entry->mutex);
 	lk__request_free(request);
 	free(join);
-	lk__red_unref(entry);
+	lk__entry_let_go(entry);
 }
 
 void lk__red_ask_again(struct lk__entry *entry)
@@ -673,13 +665,9 @@ static void release_ask(struct release *release)
 		lk__field(node->member, node->number, field);
 		struct lk__request *request = lk__release_request(&node->member->target, field,
 								  release->keep_ms);
-		if (request) {
-			request->resend = true;
-			request->deadline_ns = release->valid_until_ns;
-		} else {
+		if (!lk__red_add(&release->call, i, lk__entry_scripts(node->member), request,
+				 release->valid_until_ns))
 			release->unsure[i] = true; /* out of memory: later, in the background */
-		}
-		lk__fan_out_add(release->call.fan_out, i, lk__entry_scripts(node->member), request);
 	}
 }
 
@@ -746,8 +734,7 @@ static struct lk__nodes_call *red_release_begin(struct lk__entry *entry, struct 
 	struct release *release = release_new(entry, thread, keep_ms);
 	if (!release) {
 		entry->hold->count = 1;
-		lk__fail(error, LK_ENOMEM,
-			 "release \"%.100s\": out of memory or descriptors, still held",
+		lk__fail(error, LK_ENOMEM, "release \"%.100s\": out of memory, still held",
 			 entry->name);
 		return NULL;
 	}
@@ -808,56 +795,61 @@ static int red_release(struct lk__releasing *releasing)
 /* ---- inspection ---- */
 
 struct inquiry {
-	size_t answered, yes, unsure;
+	struct lk__nodes_call call;
+	size_t answered, yes, sure; /* nodes; sure: they have done it, or have not */
 };
 
-static void inquiry_read(void *context, size_t index, const struct lk__request *request)
+static void inquiry_take(void *context, size_t index, const struct lk__fan_out_part *answers)
 {
 	struct inquiry *inquiry = context;
-	(void)index;
-	assert(!request || request->code || request->reply);
-	inquiry->unsure += !request || request->code == LK_EMAYBEHELD ||
-			   request->code == LK_ENOTDURABLE;
-	if (!request || request->code)
-		return;
+	const struct lk__request *request = answers->request[0];
 	int64_t told = 0;
-	if (!lk__reply_integer(request->reply, 0, INT64_MAX, &told)) {
-		inquiry->unsure++;
+	(void)index;
+	if (request->code) {
+		inquiry->sure += request->code != LK_EMAYBEHELD && request->code != LK_ENOTDURABLE;
 		return;
 	}
-	inquiry->answered++;
-	inquiry->yes += told > 0;
+	bool tells = lk__reply_integer(request->reply, 0, INT64_MAX, &told);
+	inquiry->sure += tells;
+	inquiry->answered += tells;
+	inquiry->yes += tells && told > 0;
 }
 
-int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
-		size_t *answered_out, size_t *yes_out, lk_error *error)
+static void inquiry_ask(const struct inquiry *inquiry, struct lk__thread *thread, bool force)
 {
-	struct lk__red *red = lk__red_of(entry);
+	const struct lk__red *red = lk__red_of(inquiry->call.entry);
 	const struct lk__recipe *kind = red->node[0].member->target.recipe;
-	struct inquiry inquiry = {0};
-	struct lk__asks asks = {.count = red->count, .read = inquiry_read, .context = &inquiry};
-	int64_t until_ns = lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__entry *member = red->node[i].member;
 		if (force)
 			lk__ask_route(member, thread, lk__after_ms(lk__now_ns(), ROUTE_MS));
 		struct lk__request *request = force ? kind->force(&member->target)
 						    : kind->is_locked(&member->target);
-		if (!request) {
-			while (i > 0)
-				lk__request_free(asks.of[--i].request);
-			return lk__fail(error, LK_ENOMEM, "%s: out of memory", entry->name);
-		}
-		request->resend = true;
-		if (force)
+		if (request && force)
 			lk__request_frees(request);
-		request->deadline_ns = until_ns;
-		asks.of[i] = (struct lk__ask){lk__entry_scripts(member), request};
+		lk__red_add(&inquiry->call, i, lk__entry_scripts(member), request,
+			    inquiry->call.until_ns);
 	}
-	lk__asks_run(&asks, thread, until_ns);
-	*answered_out = inquiry.answered;
-	*yes_out = inquiry.yes;
-	return (int)inquiry.unsure;
+}
+
+int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
+		size_t *answered_out, size_t *yes_out, lk_error *error)
+{
+	static const struct lk__fan_out_use use = {.take = inquiry_take};
+	struct inquiry *inquiry = lk__red_call_new(sizeof(*inquiry), entry, thread, &use,
+						   LK__NEVER);
+	if (!inquiry)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", entry->name);
+	inquiry_ask(inquiry, thread, force);
+	struct lk__fan_out *fan_out = inquiry->call.fan_out;
+	lk__fan_out_go(fan_out);
+	lk__fan_out_wait(fan_out, inquiry->call.until_ns, NULL);
+	lk__fan_out_withdraw(fan_out, true);
+	*answered_out = inquiry->answered;
+	*yes_out = inquiry->yes;
+	int unsure = (int)(lk__red_of(entry)->count - inquiry->sure);
+	lk__fan_out_end(fan_out);
+	return unsure;
 }
 
 size_t lk__red_compensating_nodes(const struct lk__entry *entry,

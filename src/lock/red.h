@@ -105,6 +105,10 @@ struct lk__nodes_call {
 	int64_t until_ns;
 };
 
+/* Adds a request for a node, which may be sent twice, until that time. False where it is NULL. */
+bool lk__red_add(const struct lk__nodes_call *call, size_t index, struct lk__conn *conn,
+		 struct lk__request *request, int64_t deadline_ns);
+
 /* Tells whether all that is needed of the nodes is there, or is not waited for any more. Their
  * answers are taken without the entry's mutex. */
 bool lk__red_answered(const struct lk__op *op);
@@ -144,14 +148,10 @@ void lk__red_ask_again(struct lk__entry *entry);
 /*
  * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with
  * references that last until all answers are there; then it is freed, unless `use` has an end of
- * its own. The caller waits for the command limit, and not beyond that time. NULL, and errno,
- * when out of memory or descriptors.
+ * its own. The caller waits for the command limit, and not beyond that time. NULL when out
+ * of memory.
  */
 void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__fan_out_use *use, int64_t until_ns);
-
-/* References that outlast a call: of the entry and its client. */
-void lk__red_ref(struct lk__entry *entry);
-void lk__red_unref(struct lk__entry *entry);
 
 #endif

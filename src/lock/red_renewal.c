@@ -6,7 +6,6 @@
 #include "lock/red.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -227,7 +226,7 @@ static void round_leave(struct lk__red_round *round)
 	if (!last)
 		return;
 	free(round);
-	lk__red_unref(entry);
+	lk__entry_let_go(entry);
 }
 
 static void renewal_finish(struct lk__request *request)
@@ -269,7 +268,7 @@ static struct lk__red_round *round_new(const struct lk__renewed *renewed)
 				       renewed->entry->client->config->command_timeout_ms);
 	round->waiting = 1; /* ours, until all are sent */
 	tally_begin(&round->tally, renewed->entry, renewed->lease_ms);
-	lk__red_ref(renewed->entry);
+	lk__entry_keep(renewed->entry);
 	return round;
 }
 
@@ -412,12 +411,8 @@ static void extension_ask(const struct extension *extension, int64_t until_ns)
 		struct lk__entry *member = red->node[i].member;
 		struct lk__request *request = renewal_request(member, tally->of[i].number,
 							      tally->lease_ms);
-		if (request) {
-			request->resend = true;
-			request->deadline_ns = until_ns;
-		}
 		member_note_lease(member, tally->lease_ms);
-		lk__fan_out_add(extension->call.fan_out, i, lk__entry_scripts(member), request);
+		lk__red_add(&extension->call, i, lk__entry_scripts(member), request, until_ns);
 	}
 }
 
@@ -446,7 +441,7 @@ static int extend_begin(struct lk__nodes_call **call_out, struct lk__entry *entr
 	struct extension *extension = lk__red_call_new(sizeof(*extension), entry, thread, &use,
 						       wanted->until_ns);
 	if (!extension)
-		return lk__fail_system(error, errno, "extend \"%.100s\"", entry->name);
+		return lk__fail(error, LK_ENOMEM, "extend \"%.100s\": out of memory", entry->name);
 	tally_begin(&extension->tally, entry, wanted->lease_ms);
 	pthread_mutex_lock(&entry->mutex);
 	extension->current = tally_numbers(&extension->tally, wanted->number, NULL);
@@ -463,7 +458,7 @@ static int extend_begin(struct lk__nodes_call **call_out, struct lk__entry *entr
 static int extend_end(struct lk__nodes_call *call, lk_error *error)
 {
 	struct extension *extension = (struct extension *)call;
-	lk__fan_out_withdraw(call->fan_out);
+	lk__fan_out_withdraw(call->fan_out, false);
 	int rc = extension->current ? extension_verdict(extension, error) : 0;
 	lk__fan_out_end(call->fan_out);
 	return rc;

@@ -10,7 +10,6 @@
 #include "lock/red.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,16 +266,6 @@ static struct lk__conn *node_conn(const struct lk__entry *member, struct lk__nod
 	return lk__node_scripts_at(place, atomic_load(&member->conn_index));
 }
 
-/* Also on a connection that is still to be made; a vote over one that was lost does not count. */
-static struct lk__request *until(struct lk__request *request, int64_t until_ns)
-{
-	if (request) {
-		request->resend = true;
-		request->deadline_ns = until_ns;
-	}
-	return request;
-}
-
 static struct lk__request *round_request(const struct round *round, size_t index)
 {
 	struct lk__entry *member = round->red->node[index].member;
@@ -291,7 +280,7 @@ static struct lk__request *round_request(const struct round *round, size_t index
 		.wait_ms = -1,
 		.once = true,
 	};
-	return until(member->target.recipe->acquire(&wanted), round->call.until_ns);
+	return member->target.recipe->acquire(&wanted);
 }
 
 /* To the node that has the slot now. */
@@ -302,13 +291,38 @@ static void round_address(struct round *round, size_t index)
 	ballot->epoch = atomic_load(&ballot->place->epoch);
 }
 
+static void round_add(struct round *round, size_t index, struct lk__request *request)
+{
+	struct ballot *ballot = &round->ballot[index];
+	struct lk__conn *conn = node_conn(round->red->node[index].member, ballot->place);
+	/* Also on a connection that is still to be made; a vote over one that was lost does not
+	 * count. */
+	if (!lk__red_add(&round->call, index, conn, request, round->call.until_ns))
+		ballot_cast(ballot, LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
+}
+
+/* Asks it who it is: all questions, or none. */
+static void round_question(struct round *round, size_t index)
+{
+	struct lk__request *request[LK__IDENTITY_QUESTIONS_MAX];
+	unsigned count = 0;
+	while (count < round->red->questions && (request[count] = lk__identity_question(count)))
+		count++;
+	if (count < round->red->questions) {
+		while (count > 0)
+			lk__request_free(request[--count]);
+		round_add(round, index, NULL);
+	}
+	for (unsigned i = 0; i < count; i++)
+		round_add(round, index, request[i]);
+}
+
 /* Introduces itself first, where it has not on this connection: only then is its clock known. */
 static void round_ask(struct round *round, size_t index)
 {
 	struct ballot *ballot = &round->ballot[index];
 	struct lk__red_node *node = &round->red->node[index];
 	round_address(round, index);
-	struct lk__conn *conn = node_conn(node->member, ballot->place);
 	ballot->number = index == 0 ? round->number
 				    : atomic_fetch_add(&node->client->last_number, 1) + 1;
 	if (node->asked >= LK__RED_ASKED_MAX) {
@@ -317,48 +331,14 @@ static void round_ask(struct round *round, size_t index)
 		return;
 	}
 	ballot->introduced = !node_is_known(node) || node->place != ballot->place;
-	for (unsigned i = 0; ballot->introduced && i < round->red->questions; i++)
-		lk__fan_out_add(round->call.fan_out, index, conn,
-				until(lk__identity_question(i), round->call.until_ns));
-	if (!ballot->introduced)
-		round_check_twins(round, index);
-	if (!ballot->introduced && node_may_vote(round, index, ballot)) {
-		lk__fan_out_add(round->call.fan_out, index, conn, round_request(round, index));
-		ballot->vote.tried = true;
+	if (ballot->introduced) {
+		round_question(round, index);
+		return;
 	}
-	if (ballot->vote.type == LK__VOTE_NONE &&
-	    lk__fan_out_at(round->call.fan_out, index)->count == 0)
-		ballot_cast(ballot, LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
-}
-
-/* Asks its node one more command. */
-static void round_more(struct round *round, size_t index, struct lk__request *request)
-{
-	struct ballot *ballot = &round->ballot[index];
-	struct lk__conn *conn = node_conn(round->red->node[index].member, ballot->place);
-	if (!lk__fan_out_more(round->call.fan_out, index, conn, request))
-		ballot_cast(ballot, LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
-}
-
-/* Asks the node that has the slot now the same questions. All of them, or none. */
-static void round_turn(struct round *round, size_t index)
-{
-	struct lk__request *request[LK__IDENTITY_QUESTIONS_MAX];
-	bool complete = true;
-	round->ballot[index].turned = true;
-	round_address(round, index);
-	for (unsigned i = 0; i < round->red->questions; i++) {
-		request[i] = until(lk__identity_question(i), round->call.until_ns);
-		complete &= request[i] != NULL;
-	}
-	for (unsigned i = 0; i < round->red->questions; i++) {
-		if (complete)
-			round_more(round, index, request[i]);
-		else
-			lk__request_free(request[i]);
-	}
-	if (!complete)
-		ballot_cast(&round->ballot[index], LK__VOTE_REFUSED, LK_ENOMEM, "out of memory");
+	round_check_twins(round, index);
+	ballot->vote.tried = node_may_vote(round, index, ballot);
+	if (ballot->vote.tried)
+		round_add(round, index, round_request(round, index));
 }
 
 /* A node has answered: who it is, or the try. */
@@ -369,8 +349,10 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 	pthread_mutex_lock(&round->call.entry->mutex);
 	bool try_now = false,
 	     turns = ballot->introduced && !ballot->turned && round_is_astray(round, index);
-	if (turns) {
-		round_turn(round, index);
+	if (turns) { /* the node that has the slot now is asked the same */
+		ballot->turned = true;
+		round_address(round, index);
+		round_question(round, index);
 	} else if (ballot->introduced) {
 		round_introduce(round, index, answers);
 		try_now = ballot->vote.type == LK__VOTE_NONE && node_may_vote(round, index, ballot);
@@ -384,7 +366,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 	ballot->vote.tried |= try_now;
 	pthread_mutex_unlock(&round->call.entry->mutex);
 	if (try_now)
-		round_more(round, index, round_request(round, index));
+		round_add(round, index, round_request(round, index));
 }
 
 /* A node that has not granted it may still do so: the majority stands without it, for now. */
@@ -617,7 +599,8 @@ static struct lk__nodes_call *try_begin(struct lk__entry *entry, struct lk__call
 	lk__entry_route(entry);
 	struct round *round = round_new(entry, waiter);
 	if (!round) {
-		event->code = lk__fail_system(error, errno, "acquire \"%.100s\"", entry->name);
+		event->code = lk__fail(error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
+				       entry->name);
 		return NULL;
 	}
 	for (size_t i = 0; i < round->red->count; i++)
@@ -634,9 +617,8 @@ static int try_end(struct lk__nodes_call *call, struct lk__attempt_event *event,
 	struct round *round = (struct round *)call;
 	struct lk__entry *entry = call->entry;
 	pthread_mutex_unlock(&entry->mutex);
-	if (!round_decided(round)) /* else what is missing joins the grant */
-		lk__fan_out_hurry(call->fan_out);
-	lk__fan_out_withdraw(call->fan_out);
+	/* Where it is decided, what is missing joins the grant. */
+	lk__fan_out_withdraw(call->fan_out, !round_decided(round));
 	pthread_mutex_lock(&entry->mutex);
 	int rc = round_end(round, event, error);
 	round->waiter = NULL;
