@@ -8,10 +8,10 @@
 #include "breaking.h"
 #include "clock.h"
 #include "commands.h"
-#include "exit_code.h"
 #include "escape.h"
+#include "exit_code.h"
+#include "kind.h"
 #include "message.h"
-#include "other_kind.h"
 #include "session.h"
 #include "views.h"
 

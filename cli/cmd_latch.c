@@ -6,8 +6,8 @@
 
 #include "commands.h"
 #include "exit_code.h"
+#include "kind.h"
 #include "message.h"
-#include "other_kind.h"
 #include "session.h"
 
 const struct option_row latch_options[] = {

@@ -10,14 +10,13 @@
 #include "caller.h"
 #include "commands.h"
 #include "exit_code.h"
+#include "kind.h"
 #include "lock_while.h"
 #include "message.h"
-#include "other_kind.h"
 #include "report.h"
 #include "session.h"
 #include "signal_relay.h"
 #include "signals.h"
-#include "working_folder.h"
 
 #define GRACE_MS INT64_C(5000)
 #define PID_LAST 4194304 /* the kernel's bound of kernel.pid_max */

@@ -7,8 +7,8 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "inspect_json.h"
+#include "kind.h"
 #include "message.h"
-#include "other_kind.h"
 #include "session.h"
 
 const struct option_row sem_options[] = {

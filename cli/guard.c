@@ -14,7 +14,6 @@
 
 #include "child.h"
 #include "clock.h"
-#include "kill_rounds.h"
 #include "message.h"
 #include "signals.h"
 #include "tree.h"

@@ -58,4 +58,12 @@ static inline int is_barrier(const lk_lock_info *info)
 /* The kind of lock that was found under a name; NULL when nobody can be said to hold it. */
 const struct lock_kind *kind_of(const lk_lock_info *info);
 
+/* Says what the server has under that name, and how to take or remove it. 1 if it is something else
+ * than `wanted` (NULL: a counter), which is said; else 0. */
+int other_kind_say(lk_client *client, const char *name, const struct lock_kind *wanted);
+
+/* As trouble_library(), for a call about that name. */
+int trouble_name(lk_client *client, const char *name, const struct lock_kind *wanted,
+		 const lk_error *error);
+
 #endif

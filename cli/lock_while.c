@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -16,13 +17,73 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <lockkeeper/config.h>
+
 #include "connect.h"
 #include "descriptors.h"
 #include "exit_code.h"
 #include "message.h"
 #include "signal_relay.h"
 #include "signals.h"
-#include "working_folder.h"
+
+/* ---- the folder in which the command was started ---- */
+
+#define VALUE_SIZE PATH_MAX
+
+/* The path of a URL's socket, else NULL. */
+static const char *socket_path(const char *url)
+{
+	if (strncmp(url, "unix://", 7) != 0)
+		return NULL;
+	const char *path = url + 7;
+	const char *at = memchr(path, '@', strcspn(path, "?"));
+	return at ? at + 1 : path;
+}
+
+int working_folder_needed(const lk_config *config)
+{
+	char value[VALUE_SIZE];
+	for (size_t i = 0; i < lk_option_count(); i++) {
+		const lk_option_info *row = lk_option_at(i);
+		int is_url = strcmp(row->name, "url") == 0;
+		if (!is_url && strcmp(row->type, "file") != 0)
+			continue;
+		if (lk_config_get(config, row->name, value, sizeof(value)) <= 0)
+			continue;
+		const char *path = is_url ? socket_path(value) : value;
+		if (path && *path != '/' && strncasecmp(path, "%2F", 3) != 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* A list of paths with colons between. */
+static void paths_root(const char *variable, const char *folder)
+{
+	const char *value = getenv(variable);
+	char *list = value ? strdup(value) : NULL, *next = list, *path, *rooted = NULL;
+	size_t size;
+	FILE *out = list ? open_memstream(&rooted, &size) : NULL;
+	while (out && (path = strsep(&next, ":")))
+		fprintf(out, "%s%s%s%s", *path && *path != '/' ? folder : "",
+			*path && *path != '/' ? "/" : "", path, next ? ":" : "");
+	if (out && fclose(out) == 0)
+		setenv(variable, rooted, 1);
+	free(rooted);
+	free(list);
+}
+
+/* Goes to the root. OpenSSL's variables, which each connection may use, name the same files. */
+static void working_folder_leave(void)
+{
+	char folder[PATH_MAX];
+	if (getcwd(folder, sizeof(folder))) {
+		paths_root("SSL_CERT_FILE", folder);
+		paths_root("SSL_CERT_DIR", folder);
+	}
+	if (chdir("/"))
+		errno = 0; /* then it stays where it is */
+}
 
 #define TURN_MS 1000         /* between looks at what nothing tells of */
 #define PRINT_LIMIT_MS 30000 /* for the first process to print the owner */

@@ -22,6 +22,7 @@
 #define CLI_LOCK_WHILE_H
 
 #include <lockkeeper.h>
+#include <lockkeeper/config.h>
 
 #include "process_handle.h"
 
@@ -56,5 +57,9 @@ void while_end(struct lock_while *keeper, int code);
 /* In `unlock`: has the keeper of that owner release. 1, with the exit code (said, as is a success
  * if `verbose`); 0: there is none here. */
 int while_unlock(const char *name, const char *owner, int verbose, int *code_out);
+
+/* Tells whether an option's path is meant from there: the library has it from the root, unless that
+ * path would be too long, or the folder has none. */
+int working_folder_needed(const lk_config *config);
 
 #endif

@@ -2,6 +2,7 @@
 #include "message.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
@@ -13,11 +14,67 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <lockkeeper.h>
 #include <lockkeeper/config.h>
 
-#include "error_text.h"
+#include "clock.h"
 #include "escape.h"
 #include "exit_code.h"
+
+/* ---- the library's log: with -vv ---- */
+
+#define NS_PER_US 1000
+
+static int64_t began_ns;
+
+/* On any thread: a message is one write. */
+static void log_take(void *context, int level, const char *line)
+{
+	int64_t since_us = (clock_now_ns() - began_ns) / NS_PER_US;
+	(void)context;
+	message_at(level, "%" PRId64 ".%06" PRId64 " %s", since_us / 1000000, since_us % 1000000,
+		   line);
+}
+
+void log_begin(lk_config *config, int verbose)
+{
+	if (verbose < 2)
+		return;
+	began_ns = clock_now_ns();
+	lk_config_set_log(config, LK_LOG_DEBUG, log_take, NULL);
+}
+
+/* ---- the library's reports, in the words of somebody who types commands ---- */
+
+static void text_remove(char *from, size_t size)
+{
+	memmove(from, from + size, strlen(from + size) + 1);
+}
+
+static void prefix_remove(char *text, const char *prefix)
+{
+	if (strncmp(text, prefix, strlen(prefix)) == 0)
+		text_remove(text, strlen(prefix));
+}
+
+/* "lk_event_wait: …" loses its first word, "lk_lock_release "job": …" becomes "release …". */
+void error_text_plain(char *text)
+{
+	if (strncmp(text, "lk_", 3) != 0)
+		return;
+	size_t size = strcspn(text, " :");
+	if (text[size] == ':') {
+		text_remove(text, size + 1 + (text[size + 1] == ' '));
+		return;
+	}
+	prefix_remove(text, "lk_");
+	prefix_remove(text, "lock_");
+	for (char *at = text; *at && *at != ' '; at++)
+		if (*at == '_')
+			*at = ' ';
+}
+
+/* ---- lines ---- */
 
 /* Longer messages are cut: a name may have 64 KiB. */
 #define MESSAGE_SIZE 1400

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include <lockkeeper.h>
 #include <lockkeeper/error.h>
 
 /* How the lines look: "text", as above, or "json": {"time": …, "level": …, "pid": …, "message": …},
@@ -42,5 +43,11 @@ int trouble_library(const lk_error *error);
 
 /* Flushes stdout; 0, or EXIT_TROUBLE (said) when not all of it could be written. */
 int output_finish(void);
+
+/* Rewrites a message in place, and never makes it longer: without the names of C functions. */
+void error_text_plain(char *text);
+
+/* Logs for clients that are made from the configuration from now on, if -v was given twice. */
+void log_begin(lk_config *config, int verbose);
 
 #endif

@@ -132,4 +132,11 @@ int option_number(const char *option, const char *value, int least, int most, in
 int operand_count(const char *what, const char *value, int64_t least, int64_t most,
 		  int64_t *count_out);
 
+/*
+ * Reads the whole text as a number of seconds, with or without a fraction, or with a unit: ms, s,
+ * m, h or d. What is smaller than a millisecond is rounded up. Writes ms and returns 0, or returns
+ * -EINVAL (not a duration: sign, space, exponent, hexadecimal, rest) or -ERANGE (over int64_t).
+ */
+int duration_parse(const char *text, int64_t *ms_out);
+
 #endif

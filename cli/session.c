@@ -9,7 +9,6 @@
 #include "connect.h"
 #include "descriptors.h"
 #include "exit_code.h"
-#include "log.h"
 #include "message.h"
 
 /* The takers of an option: the session takes the servers, the command the rest. */

@@ -10,9 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "error_text.h"
-#include "kind.h"
 #include "escape.h"
+#include "kind.h"
 #include "message.h"
 #include "outer.h"
 #include "owner.h"

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../cli/duration.h"
-#include "../../cli/error_text.h"
+#include "../../cli/options.h"
+#include "../../cli/message.h"
 #include "../../cli/escape.h"
 #include "../../cli/signals.h"
 
