@@ -20,7 +20,7 @@ from tree import ROOT, files, finish, name
 LOCK = [("client", "loop"), ("entry",),
         ("completion_queue", "notice", "ear"), ("compensation",), ("tracked",),
         ("hold",), ("renewal",),
-        ("operation", "question", "fan_out", "head", "acquire", "adopt", "release", "extend"),
+        ("operation", "fan_out", "head", "acquire", "adopt", "release", "extend"),
         ("counter", "permit"), ("multi", "multi_call", "red", "red_try", "red_renewal"),
         ("async",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}

@@ -19,7 +19,7 @@
 #include "lock/extend.h"
 #include "lock/loop.h"
 #include "lock/multi.h"
-#include "lock/question.h"
+#include "lock/operation.h"
 #include "lock/red.h"
 #include "lock/release.h"
 #include "resp/reply.h"

@@ -19,7 +19,7 @@
 #include "lock/counter.h"
 #include "lock/extend.h"
 #include "lock/multi.h"
-#include "lock/question.h"
+#include "lock/operation.h"
 #include "lock/release.h"
 
 /* How a request is driven. */
