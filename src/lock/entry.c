@@ -723,59 +723,6 @@ struct lk__conn *lk__entry_conn(const struct lk__entry *entry)
 
 /* ---- holds ---- */
 
-static char *hold_owner_name(const struct lk__hold *hold)
-{
-	return (char *)(hold + 1) + (hold->has_extra ? sizeof(struct lk__hold_extra) : 0);
-}
-
-struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner,
-			      const struct lk__hold_extra *extra)
-{
-	bool named = owner->serial == 0;
-	struct lk__hold *hold = calloc(1, sizeof(*hold) + (extra ? sizeof(*extra) : 0) +
-						  (named ? owner->name_size + 1 : 0));
-	if (!hold)
-		return NULL;
-	assert(owner->name_size <= INT16_MAX); /* LK_OWNER_SIZE_MAX, or an id of ours */
-	hold->owner_serial = owner->serial;
-	hold->has_extra = extra != NULL;
-	if (extra)
-		memcpy(hold + 1, extra, sizeof(*extra));
-	if (named) {
-		hold->owner_name_size = (uint16_t)(owner->name_size & INT16_MAX);
-		memcpy(hold_owner_name(hold), owner->name, owner->name_size + 1);
-	} else {
-		hold->thread = thread;
-	}
-	return hold;
-}
-
-struct lk__owner lk__hold_owner(const struct lk__hold *hold)
-{
-	bool named = hold->owner_serial == 0;
-	return (struct lk__owner){hold->owner_serial, named ? hold_owner_name(hold) : NULL,
-				  hold->owner_name_size};
-}
-
-bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner)
-{
-	if (hold->owner_serial != owner->serial)
-		return false;
-	return owner->serial || (hold->owner_name_size == owner->name_size &&
-				 memcmp(hold_owner_name(hold), owner->name, owner->name_size) == 0);
-}
-
-struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner)
-{
-	struct lk__hold *hold;
-	if (entry->hold && lk__owner_is(entry->hold, owner))
-		return entry->hold;
-	LL_FOREACH(entry->lost, hold)
-	if (lk__owner_is(hold, owner))
-		return hold;
-	return NULL;
-}
-
 int64_t lk__hold_deadline(const struct lk__hold *hold)
 {
 	return hold->lost ? hold->own_until_ns

@@ -496,15 +496,6 @@ bool lk__entry_route(struct lk__entry *entry);
 
 void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK__FIELD_SIZE]);
 
-/* `extra` may be NULL. NULL when out of memory. */
-struct lk__hold *lk__hold_new(struct lk__thread *thread, const struct lk__owner *owner,
-			      const struct lk__hold_extra *extra);
-struct lk__owner lk__hold_owner(const struct lk__hold *hold);
-bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
-
-/* The hold of an owner, current or lost; NULL when it has none. */
-struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner);
-
 /* Until when the current hold is certain. */
 int64_t lk__hold_deadline(const struct lk__hold *hold);
 

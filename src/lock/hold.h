@@ -11,6 +11,12 @@
 
 void lk__hold_free(struct lk__hold *hold);
 
+struct lk__owner lk__hold_owner(const struct lk__hold *hold);
+bool lk__owner_is(const struct lk__hold *hold, const struct lk__owner *owner);
+
+/* The hold of an owner, current or lost; NULL when it has none. */
+struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__owner *owner);
+
 /* The hold is over without a release: told, and kept until its owner has released it. */
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
 

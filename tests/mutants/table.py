@@ -39,7 +39,7 @@ MUTANTS = [
          "atomic_fetch_add(attempt->rules.numbers, 0) + 1")],
         World("locks")),
     Mutant("owner-any", "each thread of a client owns what another has", [
-        ("src/lock/entry.c", "if (hold->owner_serial != owner->serial)\n\t\treturn false;",
+        ("src/lock/hold.c", "if (hold->owner_serial != owner->serial)\n\t\treturn false;",
          "if (hold->owner_serial && owner->serial)\n\t\treturn true;")],
         World("locks")),
     # ---- re-entry ----
