@@ -70,6 +70,8 @@ void lk__questions_add(struct lk__questions *questions, const char *const *befor
 		size_t size;
 		if (strcmp(*words, "~") == 0) {
 			lk__words_add(&all, questions->key, questions->key_size);
+		} else if (questions->record && strcmp(*words, "=") == 0) {
+			lk__words_text(&all, questions->record);
 		} else if (lk__word_is_name(*words)) {
 			char *name = lk__word_name(*words, questions->key, questions->key_size,
 						   &size);

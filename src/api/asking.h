@@ -32,15 +32,17 @@ struct lk__questions {
 	struct lk__request *batch; /* NULL: out of memory; then nothing is added any more */
 	const char *key;           /* of the lock that the next ones are about, with the prefix */
 	size_t key_size;
+	const char *record; /* the key of the client's record; NULL: none asks for it */
 };
 
 /* TIME, and at most so many commands more. */
 struct lk__questions lk__questions_begin(size_t most);
 
 /* The words of a command, up to a NULL: those of `before` as they are (NULL: there are none), then
- * those of `words`, of which some stand for a name: "~" for the lock's key, "~prefix" and
- * "~:suffix" for keys that are derived from it, "&prefix" for a channel, "&&prefix" for one whose
- * prefix has no colon behind it, "!prefix" for that of "&prefix" where only watches listen. */
+ * those of `words`, of which some stand for a name: "=" for the key of the record, "~" for the
+ * lock's, "~prefix" and "~:suffix" for keys that are derived from that, "&prefix" for a channel,
+ * "&&prefix" for one whose prefix has no colon behind it, "!prefix" for that of "&prefix" where
+ * only watches listen. */
 void lk__questions_add(struct lk__questions *questions, const char *const *before,
 		       const char *const *words);
 

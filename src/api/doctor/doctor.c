@@ -155,7 +155,6 @@ static int ask_own(const struct examination *it, size_t own)
 		return no_memory(it);
 	it->examined->own = it->examined->count;
 	int rc = ask_node(it, facts, &asked);
-	facts->of = own;
 	if (it->examined->quorum || own == 0)
 		look_at_slots(facts, client->topo);
 	return rc;
@@ -202,8 +201,6 @@ static int ask_replica(const struct examination *it, size_t of, const char *plac
 	if (rc == 0) {
 		asked.node = node_at(asked.client, 0);
 		rc = ask_node(it, facts, &asked);
-		facts->part = LK__PART_REPLICA;
-		facts->of = of;
 		facts->deployment = client->config->deployment;
 		facts->cluster = facts->cluster && !client->topo->slotted; /* else it was named */
 		drop_master(it->examined);

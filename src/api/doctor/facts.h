@@ -5,8 +5,8 @@
  *
  * Of a client's deployment, the servers that have locks are asked through the client. Their
  * replicas, of which one may have them next, are asked through clients of their own, and sentinels
- * over a connection of their own. doctor.c knows whom to ask; ask.c, rights.c and sentinels.c ask,
- * and judge.c turns facts into findings.
+ * over a connection of their own. doctor.c knows whom to ask; facts.c and rights.c ask, and
+ * judge.c turns facts into findings.
  */
 #ifndef LK__API_DOCTOR_FACTS_H
 #define LK__API_DOCTOR_FACTS_H
@@ -109,16 +109,10 @@ static inline bool lk__facts_acked(const struct lk__facts *facts)
 /* Nothing is known yet. */
 void lk__facts_clear(struct lk__facts *facts);
 
-/* The machine of a server; all addresses of this one are one text. */
-void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host);
-
-/* Notes what the configuration says of all that is asked. */
-void lk__facts_configured(struct lk__facts *facts, const struct lk_config *config);
-
 /* Waits for the connection to the node. LK__WAIT_READY, or a code with `error` filled. */
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error);
 
-/* Asks the node. 0, also when it cannot be asked (`code`); or the code of a failure of our own,
+/* Asks the node, of which nothing is known. 0, also when it cannot be asked (`code`); or the code of a failure of our own,
  * with `error` filled. */
 int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
 

@@ -113,30 +113,16 @@ static bool is_about_record(const struct right *right)
 	return right->words[1] && strcmp(right->words[1], "=") == 0;
 }
 
-static void question_add(const struct asker *asker, struct lk__questions *questions,
-			 const struct right *right)
-{
-	struct lk__words all = {0};
-	if (!is_about_record(right)) {
-		lk__questions_add(questions, asker->before, right->words);
-		return;
-	}
-	for (const char *const *before = asker->before; *before; before++)
-		lk__words_text(&all, *before);
-	for (size_t i = 0; right->words[i]; i++)
-		lk__words_text(&all, i == 1 ? asker->record : right->words[i]);
-	lk__questions_put(questions, &all);
-}
-
 /* LK__WAIT_READY with the verdicts, 0 when the server knows no such way, or a code. */
 static int asker_ask(struct asker *asker)
 {
 	struct lk__questions questions = lk__questions_begin(RIGHTS);
 	questions.key = asker->asked->key;
 	questions.key_size = asker->asked->key_size;
+	questions.record = asker->record;
 	for (size_t i = 0; i < RIGHTS; i++)
 		if (is_asked(asker, i))
-			question_add(asker, &questions, &rights[i]);
+			lk__questions_add(&questions, asker->before, rights[i].words);
 	int rc = lk__asked_ask(asker->asked, questions.batch, asker->error);
 	if (rc != LK__WAIT_READY)
 		return rc;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Asks one node: who and how it is, how long an answer takes, what its clock says; and tries what
+/*
+ * Asks one node: who and how it is, how long an answer takes, what its clock says; and tries what
  * no answer tells: whether messages can be heard, and whether a port answers that does not in TLS.
- * What the answers to INFO, ROLE and CONFIG GET leave out stays unknown. */
+ * What the answers to INFO, ROLE and CONFIG GET leave out stays unknown.
+ *
+ * Or asks one sentinel: which master it watches, whom it knows, and whether there would be a
+ * failover.
+ */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +23,7 @@
 #include "lock/operation.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
+#include "topo/sentinel.h"
 
 #define VALUE_SIZE 256 /* of what INFO says; the rest is left out */
 
@@ -34,21 +40,6 @@ static void set_any(struct lk__facts *facts, const char *value)
 static void set_snapshots(struct lk__facts *facts, const char *value)
 {
 	facts->snapshots = *value != '\0';
-}
-
-static void set_append(struct lk__facts *facts, const char *value)
-{
-	facts->append = strcmp(value, "yes") == 0 || strcmp(value, "1") == 0;
-}
-
-static void set_step(struct lk__facts *facts, const char *value)
-{
-	facts->in_step = strcmp(value, "up") == 0;
-}
-
-static void set_read_only(struct lk__facts *facts, const char *value)
-{
-	facts->read_only = strcmp(value, "1") == 0;
 }
 
 /* "normal 0 0 0 slave … pubsub 33554432 8388608 60". */
@@ -81,17 +72,19 @@ static void set_active(struct lk__facts *facts, const char *value)
 static const struct field {
 	const char *setting, *info;
 	void (*set)(struct lk__facts *facts, const char *value); /* NULL: it is copied */
-	size_t at, room; /* where to; the size of a text, 0: a number */
+	const char *yes; /* of a flag: what sets it, beside "1"; NULL: it is none */
+	size_t at, room; /* where to; the size of a text, 0: a number, or a flag */
 } fields[] = {
-#define SET_BY(function) function, 0, 0
-#define NUMBER(member) NULL, offsetof(struct lk__facts, member), 0
+#define SET_BY(function) function, NULL, 0, 0
+#define NUMBER(member) NULL, NULL, offsetof(struct lk__facts, member), 0
+#define FLAG(member, yes) NULL, yes, offsetof(struct lk__facts, member), 0
 #define TEXT(member)                                                                               \
-	NULL, offsetof(struct lk__facts, member), sizeof(((struct lk__facts *)0)->member)
+	NULL, NULL, offsetof(struct lk__facts, member), sizeof(((struct lk__facts *)0)->member)
 	{"lockkeeper-nothing", NULL, SET_BY(set_any)}, /* before those that depend on it */
 	{"maxmemory", "maxmemory", NUMBER(memory_limit)},
 	{"maxmemory-policy", "maxmemory_policy", TEXT(policy)},
 	{"save", NULL, SET_BY(set_snapshots)},
-	{"appendonly", "aof_enabled", SET_BY(set_append)},
+	{"appendonly", "aof_enabled", FLAG(append, "yes")},
 	{"appendfsync", NULL, TEXT(fsync)},
 	{"min-replicas-to-write", NULL, NUMBER(min_replicas)},
 	{"min-replicas-max-lag", NULL, NUMBER(lag_s)},
@@ -103,8 +96,8 @@ static const struct field {
 	{NULL, "used_memory", NUMBER(memory_used)},
 	{NULL, "connected_slaves", NUMBER(replicas)},
 	{NULL, "slave_priority", NUMBER(priority)},
-	{NULL, "slave_read_only", SET_BY(set_read_only)},
-	{NULL, "master_link_status", SET_BY(set_step)},
+	{NULL, "slave_read_only", FLAG(read_only, "1")},
+	{NULL, "master_link_status", FLAG(in_step, "up")},
 	{NULL, "uptime_in_seconds", NUMBER(uptime_s)},
 	{NULL, "run_id", TEXT(run_id)},
 	{NULL, "master_replid", TEXT(data_id)},
@@ -117,6 +110,8 @@ static void field_set(struct lk__facts *facts, const struct field *field, const 
 	char *at = (char *)facts + field->at;
 	if (field->set)
 		field->set(facts, value);
+	else if (field->yes)
+		*(int *)(void *)at = strcmp(value, field->yes) == 0 || strcmp(value, "1") == 0;
 	else if (field->room)
 		snprintf(at, field->room, "%s", value);
 	else
@@ -128,21 +123,22 @@ void lk__facts_clear(struct lk__facts *facts)
 	*facts = (struct lk__facts){
 		.compatible = -1,
 		.active = -1,
-		.in_step = -1,
-		.read_only = -1,
 		.down_after_ms = -1,
 		.slots_missing = -1,
 		.lease_ms = -1,
 		.snapshots = -1,
-		.append = -1,
 		.buffer_hard = -1,
 		.buffer_soft = -1,
 		.trip_best_us = -1,
 		.trip_worst_us = -1,
 	};
-	for (size_t i = 0; i < FIELDS; i++)
-		if (!fields[i].set && !fields[i].room)
-			*(int64_t *)(void *)((char *)facts + fields[i].at) = -1;
+	for (size_t i = 0; i < FIELDS; i++) {
+		void *at = (char *)facts + fields[i].at;
+		if (fields[i].yes)
+			*(int *)at = -1;
+		else if (!fields[i].set && !fields[i].room)
+			*(int64_t *)at = -1;
+	}
 }
 
 const char *lk__facts_setting(size_t index)
@@ -497,24 +493,25 @@ int lk__facts_connect(const struct lk__asked *asked, lk_error *error)
 			(long long)client->config->connect_timeout_ms);
 }
 
-void lk__facts_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host)
+/* Notes the machine of a server; all addresses of this one are one text. */
+static void set_machine(struct lk__facts *facts, enum lk__scheme scheme, const char *host)
 {
 	bool here = scheme == LK__SCHEME_UNIX || strcmp(host, "localhost") == 0 ||
 		    strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 	snprintf(facts->machine, sizeof(facts->machine), "%s", here ? "this machine" : host);
 }
 
-/* Notes the machine of the server that was found among several. */
-static void machine_set(struct lk__facts *facts, const struct lk__asked *asked)
+/* That of the server that was found among several. */
+static void set_found_machine(struct lk__facts *facts, const struct lk__asked *asked)
 {
 	const struct lk_config *config = asked->client->config;
 	char place[LK__CONN_PLACE_SIZE], host[LK__PLACE_SIZE];
 	int port;
 	lk__conn_place(conn_of(asked), place);
 	if (!*config->places)
-		lk__facts_machine(facts, config->scheme, config->host);
+		set_machine(facts, config->scheme, config->host);
 	else if (strlen(place) < sizeof(place) - 1 && lk__place_next(place, host, &port))
-		lk__facts_machine(facts, config->scheme, host);
+		set_machine(facts, config->scheme, host);
 }
 
 /* Why it cannot be asked; without its URL, which a finding names. */
@@ -558,7 +555,8 @@ static int ask_all(struct lk__facts *facts, const struct lk__asked *asked, lk_er
 	return rc;
 }
 
-void lk__facts_configured(struct lk__facts *facts, const struct lk_config *config)
+/* Notes what the configuration says of all that is asked. */
+static void set_configured(struct lk__facts *facts, const struct lk_config *config)
 {
 	static const char *const texts[] = {
 		[LK__VERIFY_AUTHORITY] = "tls_verify is authority: its name is not verified",
@@ -573,11 +571,10 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_err
 {
 	const struct lk_config *config = asked->client->config;
 	lk_error own = {0};
-	lk__facts_clear(facts);
 	facts->deployment = config->deployment;
-	lk__facts_configured(facts, config);
+	set_configured(facts, config);
 	int rc = lk__facts_connect(asked, &own);
-	machine_set(facts, asked);
+	set_found_machine(facts, asked);
 	facts->url = url_of(asked);
 	if (!facts->url)
 		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
@@ -591,4 +588,160 @@ int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_err
 	facts->sentinel |= strstr(own.message, LK__LIKE_SENTINEL) != NULL;
 	reason_set(facts, config, own.message);
 	return try_plainly(facts, config, error);
+}
+
+/* ---- a sentinel ---- */
+
+void lk__places_add(struct lk__places *places, const char *name)
+{
+	for (size_t i = 0; i < places->count; i++)
+		if (strcmp(places->name[i], name) == 0)
+			return;
+	if (places->count < LK__PLACES_MORE_MAX)
+		snprintf(places->name[places->count++], LK__PLACE_SIZE, "%s", name);
+}
+
+static redisReply *ask_about(struct lk__asking *asking, const char *what, const char *master,
+			     int *code_out)
+{
+	return lk__asking_say(asking, LK__SAY("SENTINEL", what, master), code_out);
+}
+
+static bool is_error(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ERROR;
+}
+
+/* Connects to where `config` leads, which it takes over, and logs in. 0, or a code with the
+ * reason. */
+static int sentinel_open(struct lk__asking *asking, struct lk_config *config)
+{
+	int rc = lk__asking_open(asking, config);
+	if (rc == 0)
+		rc = lk__link_auth(&asking->link);
+	if (rc < 0 || !*asking->link.config->password)
+		return rc;
+	redisReply *reply = lk__asking_hear(asking, &rc);
+	if (reply && is_error(reply)) {
+		snprintf(asking->reason, sizeof(asking->reason), "%.200s", reply->str);
+		rc = lk__refusal(reply->str).code;
+	}
+	freeReplyObject(reply);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- its answers ---- */
+
+static void read_master(struct lk__facts *facts, const redisReply *reply)
+{
+	char place[LK__PLACE_SIZE] = "";
+	if (lk__sentinel_place(reply, place))
+		snprintf(facts->master, sizeof(facts->master), "%s", place);
+	if (*place)
+		lk__number_read(lk__sentinel_field(reply, "down-after-milliseconds"), 0, INT64_MAX,
+				&facts->down_after_ms);
+}
+
+static void read_places(struct lk__places *places, const redisReply *reply)
+{
+	char place[LK__PLACE_SIZE];
+	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+		if (lk__sentinel_place(reply->element[i], place))
+			lk__places_add(places, place);
+}
+
+/* Reads what it says instead of an answer. 0, or a code. */
+static int read_error(struct lk__facts *facts, struct lk__asking *asking, const char *what,
+		      const char *text)
+{
+	static const char unknown[] = "ERR unknown command";
+	int code = lk__refusal(text).code;
+	if (strncmp(text, unknown, sizeof(unknown) - 1) == 0) {
+		snprintf(asking->reason, sizeof(asking->reason), "it is no sentinel: %.200s", text);
+		return LK_EREFUSED;
+	}
+	if (strncmp(text, "NOQUORUM", 8) == 0) {
+		snprintf(facts->no_failover, sizeof(facts->no_failover), "%.150s", text);
+		return 0;
+	}
+	if (*asking->reason == '\0')
+		snprintf(asking->reason, sizeof(asking->reason), "SENTINEL %s: %.200s", what, text);
+	facts->has_rights = facts->has_rights && code != LK_EDENIED;
+	return code == LK_EAUTH ? code : 0;
+}
+
+/* All that is asked. 0, or a code with the reason. */
+static int ask_sentinel(struct lk__facts *facts, struct lk__asking *asking, const char *master,
+			struct lk__places *replicas, struct lk__places *sentinels)
+{
+	static const char *const what[] = {"MASTER", "REPLICAS", "SENTINELS", "CKQUORUM"};
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < sizeof(what) / sizeof(what[0]); i++) {
+		redisReply *reply = ask_about(asking, what[i], master, &rc);
+		if (!reply)
+			return rc;
+		rc = is_error(reply) ? read_error(facts, asking, what[i], reply->str) : 0;
+		if (i == 0)
+			read_master(facts, reply);
+		else if (i < 3)
+			read_places(i == 1 ? replicas : sentinels, reply);
+		freeReplyObject(reply);
+	}
+	return rc;
+}
+
+/* Where it is, with the credentials of sentinels. */
+static struct lk_config *config_to(const struct lk_config *config, const char *place)
+{
+	struct lk_config *to = lk__sentinel_config(config);
+	return to && lk__config_point(to, place) == 0 ? to : lk_config_free(to);
+}
+
+int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
+		      int64_t *down_after_ms_out)
+{
+	struct lk__asking asking = {.limit_ms = limit_ms};
+	struct lk__facts facts = {.down_after_ms = 0};
+	struct lk_config *to = config_to(config, place);
+	if (!to)
+		return LK_ENOMEM;
+	to->connect_timeout_ms = limit_ms;
+	int rc = sentinel_open(&asking, to);
+	redisReply *reply = rc == 0 ? ask_about(&asking, "MASTER", config->master, &rc) : NULL;
+	if (reply)
+		read_master(&facts, reply);
+	freeReplyObject(reply);
+	lk__link_close(&asking.link);
+	if (rc < 0)
+		return rc;
+	*down_after_ms_out = facts.down_after_ms;
+	return 0;
+}
+
+int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config, const char *place,
+			 struct lk__places *replicas, struct lk__places *sentinels, lk_error *error)
+{
+	struct lk__asking asking = {.limit_ms = config->command_timeout_ms};
+	struct lk_config *to = config_to(config, place);
+	bool made = to && asprintf(&facts->url, "%s-sentinel://%s/%s",
+				   config->scheme == LK__SCHEME_TLS ? "rediss" : "redis", place,
+				   config->master) >= 0;
+	if (!made) {
+		lk_config_free(to);
+		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
+	}
+	facts->sentinel = true;
+	facts->deployment = LK__SENTINEL;
+	set_configured(facts, to);
+	facts->has_rights = true;
+	set_machine(facts, to->scheme, to->host);
+	int rc = sentinel_open(&asking, to);
+	if (rc == 0)
+		rc = ask_sentinel(facts, &asking, config->master, replicas, sentinels);
+	lk__link_close(&asking.link);
+	if (rc == LK_ENOMEM || rc == LK_ESYSTEM)
+		return lk__fail(error, rc, "lk_doctor_new: %s", asking.reason);
+	facts->code = rc;
+	snprintf(facts->reason, sizeof(facts->reason), "%s", asking.reason);
+	return 0;
 }
