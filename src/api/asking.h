@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Questions to servers, as the doctor and inspection put them: commands that change nothing. Each
- * node is asked by itself, and each answer has a limit.
- *
- * A node of a client is asked over the client's connection, one command or a list of commands that
- * leave in one write. What no client leads to, a sentinel or a port that may not speak TLS, is
- * asked over a link of its own, one command after another.
+ * node is asked by itself, over a client's connection, one command or a list of commands that leave
+ * in one write, and each answer has a limit.
  */
 #ifndef LK__API_ASKING_H
 #define LK__API_ASKING_H
 
 #include "lock/client.h"
-#include "topo/link.h"
-
-/* ---- nodes of a client ---- */
 
 /* The node that is asked, for a thread of its client. */
 struct lk__asked {
@@ -68,21 +62,5 @@ int lk__asked_ask(const struct lk__asked *asked, struct lk__request *request, lk
  * told in any case. */
 struct lk__request *lk__asked_say(const struct lk__asked *asked, const char *const *words,
 				  int *code_out, lk_error *error);
-
-/* ---- others ---- */
-
-struct lk__asking {
-	struct lk__link link;
-	int64_t limit_ms;
-	char reason[256]; /* why it gives no answer */
-};
-
-/* Connects to where `config` leads, which it takes over. 0, or a code with the reason. */
-int lk__asking_open(struct lk__asking *asking, struct lk_config *config);
-
-/* The answer to the words, to be freed; or NULL, with the code and the reason. Hear: to what the
- * link has said. */
-redisReply *lk__asking_say(struct lk__asking *asking, const char *const *words, int *code_out);
-redisReply *lk__asking_hear(struct lk__asking *asking, int *code_out);
 
 #endif

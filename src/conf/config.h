@@ -104,7 +104,8 @@ int lk__config_check(const struct lk_config *config, lk_error *error);
 /*
  * ---- credentials ----
  *
- * User name and password, which may change while a client lives: each connection asks for them.
+ * User name and password, which may change while a client lives: each connection asks for them
+ * (net/stream.c).
  *
  * They come from the program's callback, else from the password file, else from the configuration.
  * A file that cannot be read again leaves the password with which the option was set.
@@ -113,11 +114,17 @@ int lk__config_check(const struct lk_config *config, lk_error *error);
 #define LK__PASSWORD_MAX 4096 /* bytes of a password file's first line */
 
 /* Tells whether they may change: a client that is refused with them now may be served later. */
-bool lk__credentials_change(const struct lk_config *config);
+static inline bool lk__credentials_change(const struct lk_config *config)
+{
+	return config->credentials || *config->password_file || *config->sentinel_password_file;
+}
 
 /* Tells whether files say whom a client trusts, or who it is. Each connection reads them again, so
  * one that fails now may succeed when they have been exchanged. */
-bool lk__certificates_change(const struct lk_config *config);
+static inline bool lk__certificates_change(const struct lk_config *config)
+{
+	return *config->tls_ca_file || *config->tls_ca_dir || *config->tls_cert_file;
+}
 
 /*
  * Reads the first line of a file into `line`, which has room for LK__PASSWORD_MAX + 2 bytes.
@@ -125,13 +132,5 @@ bool lk__certificates_change(const struct lk_config *config);
  * -errno. `regular`: of a pipe or a terminal nothing is read (-ESPIPE).
  */
 int lk__password_read(const char *path, bool regular, char *line, const char **reason_out);
-
-/* Asks for both, and puts them into a configuration that nobody else reads now. Before it connects
- * to `place`. LK_EUNREACHABLE: the program has none at present. LK_ENOMEM. */
-int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error);
-
-/* Reads the password of the private key in the same way; a file that cannot be read is none of its
- * failures. LK_ENOMEM. */
-int lk__key_password_renew(struct lk_config *config, const char *place, lk_error *error);
 
 #endif

@@ -12,9 +12,6 @@
 
 #include "base/clock.h"
 #include "base/door.h"
-#include "base/fail.h"
-
-/* ---- a file ---- */
 
 /* How long the line of a pipe or a terminal is waited for: a program may ask a person first. */
 #define LINE_MS 60000
@@ -100,72 +97,4 @@ int lk__password_read(const char *path, bool regular, char *line, const char **r
 		return (int)size;
 	*reason_out = check_line(line, (size_t)size);
 	return 0;
-}
-
-/* ---- renewed ---- */
-
-/* `option`: the file's, for messages. */
-static int renew_from_file(const struct lk_config *config, const char *option, const char *path,
-			   char **password)
-{
-	char line[LK__PASSWORD_MAX + 2];
-	const char *reason = NULL;
-	int rc = lk__password_read(path, true, line, &reason);
-	if (rc < 0 || reason)
-		lk__log(&config->log, LK_LOG_WARNING,
-			"%s: it %s; the password with which the option was set stands", option,
-			reason ? reason : "cannot be read again");
-	rc = rc < 0 || reason ? 0 : lk__text_replace(password, line);
-	explicit_bzero(line, sizeof(line));
-	return rc;
-}
-
-static int renew_from_program(struct lk_config *config, const char *place, lk_error *error)
-{
-	lk_credentials *given = calloc(1, sizeof(*given));
-	if (!given)
-		return LK_ENOMEM;
-	int rc = 0;
-	if (config->credentials(config->credentials_context, place, given) != 0)
-		rc = lk__fail(error, LK_EUNREACHABLE,
-			      "%s: the program has no credentials for it at present", place);
-	given->username[sizeof(given->username) - 1] = '\0';
-	given->password[sizeof(given->password) - 1] = '\0';
-	if (rc == 0)
-		rc = lk__text_replace(&config->username, given->username);
-	if (rc == 0)
-		rc = lk__text_replace(&config->password, given->password);
-	explicit_bzero(given, sizeof(*given));
-	free(given);
-	return rc;
-}
-
-bool lk__credentials_change(const struct lk_config *config)
-{
-	return config->credentials || *config->password_file || *config->sentinel_password_file;
-}
-
-bool lk__certificates_change(const struct lk_config *config)
-{
-	return *config->tls_ca_file || *config->tls_ca_dir || *config->tls_cert_file;
-}
-
-int lk__key_password_renew(struct lk_config *config, const char *place, lk_error *error)
-{
-	const char *path = config->tls_key_password_file;
-	int rc = *path ? renew_from_file(config, "tls_key_password_file", path,
-					 &config->tls_key_password)
-		       : 0;
-	return rc < 0 ? lk__fail(error, rc, "%s: no memory for the password of a key", place) : 0;
-}
-
-int lk__credentials_renew(struct lk_config *config, const char *place, lk_error *error)
-{
-	int rc = 0;
-	if (config->credentials)
-		rc = renew_from_program(config, place, error);
-	else if (*config->password_file)
-		rc = renew_from_file(config, "password_file", config->password_file,
-				     &config->password);
-	return rc == LK_ENOMEM ? lk__fail(error, rc, "%s: no memory for credentials", place) : rc;
 }

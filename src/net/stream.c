@@ -453,6 +453,70 @@ static int plain_begin(struct lk__opening *opening, struct lk__stream **stream_o
 	return 1;
 }
 
+/* ---- the credentials of now ---- */
+
+/* `option`: the file's, for messages. */
+static int renew_from_file(const struct lk_config *config, const char *option, const char *path,
+			   char **password)
+{
+	char line[LK__PASSWORD_MAX + 2];
+	const char *reason = NULL;
+	int rc = lk__password_read(path, true, line, &reason);
+	if (rc < 0 || reason)
+		lk__log(&config->log, LK_LOG_WARNING,
+			"%s: it %s; the password with which the option was set stands", option,
+			reason ? reason : "cannot be read again");
+	rc = rc < 0 || reason ? 0 : lk__text_replace(password, line);
+	explicit_bzero(line, sizeof(line));
+	return rc;
+}
+
+static int renew_from_program(struct lk_config *config, const char *place, lk_error *error)
+{
+	lk_credentials *given = calloc(1, sizeof(*given));
+	if (!given)
+		return LK_ENOMEM;
+	int rc = 0;
+	if (config->credentials(config->credentials_context, place, given) != 0)
+		rc = lk__fail(error, LK_EUNREACHABLE,
+			      "%s: the program has no credentials for it at present", place);
+	given->username[sizeof(given->username) - 1] = '\0';
+	given->password[sizeof(given->password) - 1] = '\0';
+	if (rc == 0)
+		rc = lk__text_replace(&config->username, given->username);
+	if (rc == 0)
+		rc = lk__text_replace(&config->password, given->password);
+	explicit_bzero(given, sizeof(*given));
+	free(given);
+	return rc;
+}
+
+/* Reads that of the private key in the same way; a file that cannot be read is none of its
+ * failures. LK_ENOMEM. */
+static int renew_key_password(struct lk_config *config, const char *place, lk_error *error)
+{
+	const char *path = config->tls_key_password_file;
+	int rc = *path ? renew_from_file(config, "tls_key_password_file", path,
+					 &config->tls_key_password)
+		       : 0;
+	return rc < 0 ? lk__fail(error, rc, "%s: no memory for the password of a key", place) : 0;
+}
+
+/* Asks for both, and puts them into a configuration that nobody else reads now. Before it connects
+ * to `place`. LK_EUNREACHABLE: the program has none at present. LK_ENOMEM. */
+static int renew_credentials(struct lk_config *config, const char *place, lk_error *error)
+{
+	int rc = 0;
+	if (config->credentials)
+		rc = renew_from_program(config, place, error);
+	else if (*config->password_file)
+		rc = renew_from_file(config, "password_file", config->password_file,
+				     &config->password);
+	return rc == LK_ENOMEM ? lk__fail(error, rc, "%s: no memory for credentials", place) : rc;
+}
+
+/* ---- made ready ---- */
+
 static void readying_free(struct errand *errand)
 {
 	struct readying *readying = (struct readying *)errand;
@@ -468,14 +532,14 @@ static void readying_run(struct errand *errand)
 	struct readying *readying = (struct readying *)errand;
 	struct lk_config *config = readying->config;
 	if (config->scheme == LK__SCHEME_TLS)
-		readying->rc = lk__key_password_renew(config, readying->place, &readying->error);
+		readying->rc = renew_key_password(config, readying->place, &readying->error);
 	if (config->scheme == LK__SCHEME_TLS && readying->rc == 0)
 		readying->rc = lk__tls_begin(&readying->stream, readying->fd, config,
 					     readying->node, &readying->error);
 	if (readying->stream)
 		readying->fd = -1;
 	if (readying->rc == 0)
-		readying->rc = lk__credentials_renew(config, readying->place, &readying->error);
+		readying->rc = renew_credentials(config, readying->place, &readying->error);
 }
 
 static int readying_new(struct lk__opening *opening)

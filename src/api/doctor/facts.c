@@ -23,11 +23,16 @@
 #include "lock/operation.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
+#include "topo/link.h"
 #include "topo/sentinel.h"
 
-#define VALUE_SIZE 256 /* of what INFO says; the rest is left out */
+#define VALUE_SIZE 256      /* of what INFO says; the rest is left out */
+#define GRACE_MS 500        /* an attempt to connect ends at its limit, and then tells why */
+#define TRIPS 5             /* that are measured */
+#define QUESTIONS_MAX 18    /* INFO, ROLE, and settings */
+#define PLAIN_LIMIT_MS 1000 /* of connecting without TLS, and of an answer */
 
-/* ---- what takes more than to be copied ---- */
+/* ---- facts that are not just copied ---- */
 
 /* A name that no server has. */
 static void set_any(struct lk__facts *facts, const char *value)
@@ -287,11 +292,6 @@ void lk__facts_read_setting(struct lk__facts *facts, const redisReply *reply)
 			field_set(facts, &fields[i], reply->element[1]->str);
 }
 
-#define GRACE_MS 500        /* an attempt to connect ends at its limit, and then tells why */
-#define TRIPS 5             /* that are measured */
-#define QUESTIONS_MAX 18    /* INFO, ROLE, and settings */
-#define PLAIN_LIMIT_MS 1000 /* of connecting without TLS, and of an answer */
-
 static struct lk__conn *conn_of(const struct lk__asked *asked)
 {
 	return lk__node_scripts(asked->node);
@@ -443,13 +443,74 @@ static int try_messages(struct lk__facts *facts, const struct lk__asked *asked, 
 				 : LK__WAIT_READY;
 }
 
+/* ---- over a link of its own: what no client leads to ---- */
+
+/* One command is asked after another. */
+struct asking {
+	struct lk__link link;
+	int64_t limit_ms;
+	char reason[256]; /* why it gives no answer */
+};
+
+/* Sleeps until the link can go on. 0, or an -errno, -ETIMEDOUT among them. */
+static int asking_wait(const struct asking *asking, int64_t until_ns)
+{
+	struct lk__readiness waits = lk__link_waits(&asking->link);
+	if (until_ns < waits.until_ns)
+		waits.until_ns = until_ns;
+	int status = lk__socket_wait(&waits, -1);
+	return status == 0 || lk__now_ns() < until_ns ? 0 : status;
+}
+
+/* Connects to where `config` leads, which it takes over. 0, or a code with the reason. */
+static int asking_open(struct asking *asking, struct lk_config *config)
+{
+	lk_error error = {0};
+	int64_t until_ns = lk__after_ms(lk__now_ns(), config->connect_timeout_ms);
+	int rc = lk__link_open(&asking->link, config, until_ns, &error);
+	while (rc == 0 && (rc = lk__link_step(&asking->link, &error)) == 0)
+		asking_wait(asking, lk__after_ms(until_ns, 1)); /* the link itself has a limit */
+	snprintf(asking->reason, sizeof(asking->reason), "%.255s", error.message);
+	return rc > 0 ? 0 : rc;
+}
+
+/* What the link has said is answered: the answer, to be freed; or NULL, with the code and the
+ * reason. */
+static redisReply *asking_hear(struct asking *asking, int *code_out)
+{
+	int64_t until_ns = lk__after_ms(lk__now_ns(), asking->limit_ms);
+	redisReply *reply = NULL;
+	const char *what;
+	int rc;
+	while ((rc = lk__link_next(&asking->link, &reply, &what, asking->reason,
+				   sizeof(asking->reason))) == 0)
+		if (asking_wait(asking, until_ns) < 0) {
+			snprintf(asking->reason, sizeof(asking->reason),
+				 "no answer within the command limit");
+			rc = LK_EUNREACHABLE;
+			break;
+		}
+	*code_out = rc;
+	return rc == 1 ? reply : NULL;
+}
+
+/* The answer to these words. */
+static redisReply *asking_say(struct asking *asking, const char *const *words, int *code_out)
+{
+	size_t count = 0;
+	while (words[count])
+		count++;
+	*code_out = lk__link_say(&asking->link, "", count, (const char **)words);
+	return *code_out == 0 ? asking_hear(asking, code_out) : NULL;
+}
+
 /* ---- TLS ---- */
 
 /* Finds out whether a port that did not answer in TLS does without: `code` and `reason` say so
  * then. Any answer counts. No password goes that way. 0, or LK_ENOMEM with `error` filled. */
 static int try_plainly(struct lk__facts *facts, const struct lk_config *config, lk_error *error)
 {
-	struct lk__asking asking = {.limit_ms = PLAIN_LIMIT_MS};
+	struct asking asking = {.limit_ms = PLAIN_LIMIT_MS};
 	redisReply *reply = NULL;
 	/* A single server: of several places it is not known which of them was meant. */
 	if (facts->code != LK_EUNREACHABLE || config->scheme != LK__SCHEME_TLS || *config->places ||
@@ -460,9 +521,9 @@ static int try_plainly(struct lk__facts *facts, const struct lk_config *config, 
 		return lk__fail(error, LK_ENOMEM, "lk_doctor_new: out of memory");
 	plain->scheme = LK__SCHEME_TCP;
 	plain->connect_timeout_ms = PLAIN_LIMIT_MS;
-	int rc = lk__asking_open(&asking, plain);
+	int rc = asking_open(&asking, plain);
 	if (rc == 0)
-		reply = lk__asking_say(&asking, LK__SAY("PING"), &rc);
+		reply = asking_say(&asking, LK__SAY("PING"), &rc);
 	lk__link_close(&asking.link);
 	if (reply) {
 		size_t used = strlen(facts->reason);
@@ -601,28 +662,17 @@ void lk__places_add(struct lk__places *places, const char *name)
 		snprintf(places->name[places->count++], LK__PLACE_SIZE, "%s", name);
 }
 
-static redisReply *ask_about(struct lk__asking *asking, const char *what, const char *master,
-			     int *code_out)
-{
-	return lk__asking_say(asking, LK__SAY("SENTINEL", what, master), code_out);
-}
-
-static bool is_error(const redisReply *reply)
-{
-	return reply->type == REDIS_REPLY_ERROR;
-}
-
 /* Connects to where `config` leads, which it takes over, and logs in. 0, or a code with the
  * reason. */
-static int sentinel_open(struct lk__asking *asking, struct lk_config *config)
+static int sentinel_open(struct asking *asking, struct lk_config *config)
 {
-	int rc = lk__asking_open(asking, config);
+	int rc = asking_open(asking, config);
 	if (rc == 0)
 		rc = lk__link_auth(&asking->link);
 	if (rc < 0 || !*asking->link.config->password)
 		return rc;
-	redisReply *reply = lk__asking_hear(asking, &rc);
-	if (reply && is_error(reply)) {
+	redisReply *reply = asking_hear(asking, &rc);
+	if (reply && reply->type == REDIS_REPLY_ERROR) {
 		snprintf(asking->reason, sizeof(asking->reason), "%.200s", reply->str);
 		rc = lk__refusal(reply->str).code;
 	}
@@ -651,7 +701,7 @@ static void read_places(struct lk__places *places, const redisReply *reply)
 }
 
 /* Reads what it says instead of an answer. 0, or a code. */
-static int read_error(struct lk__facts *facts, struct lk__asking *asking, const char *what,
+static int read_error(struct lk__facts *facts, struct asking *asking, const char *what,
 		      const char *text)
 {
 	static const char unknown[] = "ERR unknown command";
@@ -671,16 +721,17 @@ static int read_error(struct lk__facts *facts, struct lk__asking *asking, const 
 }
 
 /* All that is asked. 0, or a code with the reason. */
-static int ask_sentinel(struct lk__facts *facts, struct lk__asking *asking, const char *master,
+static int ask_sentinel(struct lk__facts *facts, struct asking *asking, const char *master,
 			struct lk__places *replicas, struct lk__places *sentinels)
 {
 	static const char *const what[] = {"MASTER", "REPLICAS", "SENTINELS", "CKQUORUM"};
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < sizeof(what) / sizeof(what[0]); i++) {
-		redisReply *reply = ask_about(asking, what[i], master, &rc);
+		redisReply *reply = asking_say(asking, LK__SAY("SENTINEL", what[i], master), &rc);
 		if (!reply)
 			return rc;
-		rc = is_error(reply) ? read_error(facts, asking, what[i], reply->str) : 0;
+		bool refused = reply->type == REDIS_REPLY_ERROR;
+		rc = refused ? read_error(facts, asking, what[i], reply->str) : 0;
 		if (i == 0)
 			read_master(facts, reply);
 		else if (i < 3)
@@ -700,14 +751,16 @@ static struct lk_config *config_to(const struct lk_config *config, const char *p
 int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t limit_ms,
 		      int64_t *down_after_ms_out)
 {
-	struct lk__asking asking = {.limit_ms = limit_ms};
+	struct asking asking = {.limit_ms = limit_ms};
 	struct lk__facts facts = {.down_after_ms = 0};
 	struct lk_config *to = config_to(config, place);
 	if (!to)
 		return LK_ENOMEM;
 	to->connect_timeout_ms = limit_ms;
 	int rc = sentinel_open(&asking, to);
-	redisReply *reply = rc == 0 ? ask_about(&asking, "MASTER", config->master, &rc) : NULL;
+	redisReply *reply = NULL;
+	if (rc == 0)
+		reply = asking_say(&asking, LK__SAY("SENTINEL", "MASTER", config->master), &rc);
 	if (reply)
 		read_master(&facts, reply);
 	freeReplyObject(reply);
@@ -721,7 +774,7 @@ int lk__sentinel_pace(const struct lk_config *config, const char *place, int64_t
 int lk__sentinel_examine(struct lk__facts *facts, const struct lk_config *config, const char *place,
 			 struct lk__places *replicas, struct lk__places *sentinels, lk_error *error)
 {
-	struct lk__asking asking = {.limit_ms = config->command_timeout_ms};
+	struct asking asking = {.limit_ms = config->command_timeout_ms};
 	struct lk_config *to = config_to(config, place);
 	bool made = to && asprintf(&facts->url, "%s-sentinel://%s/%s",
 				   config->scheme == LK__SCHEME_TLS ? "rediss" : "redis", place,

@@ -112,8 +112,8 @@ void lk__facts_clear(struct lk__facts *facts);
 /* Waits for the connection to the node. LK__WAIT_READY, or a code with `error` filled. */
 int lk__facts_connect(const struct lk__asked *asked, lk_error *error);
 
-/* Asks the node, of which nothing is known. 0, also when it cannot be asked (`code`); or the code of a failure of our own,
- * with `error` filled. */
+/* Asks the node, of which nothing is known. 0, also when it cannot be asked (`code`); or the code
+ * of a failure of our own, with `error` filled. */
 int lk__facts_ask(struct lk__facts *facts, const struct lk__asked *asked, lk_error *error);
 
 /* Asks what the user may do there. LK__WAIT_READY, or a code with `error` filled. */
