@@ -138,9 +138,11 @@ static int call_enter_briefly(struct call *call, lk_lock *lock, const char *oper
 		return LK_EINVAL;
 	}
 	size_t size = owner ? strnlen(owner, LK_OWNER_SIZE_MAX + 1) : 0;
-	if (owner && (size == 0 || size > LK_OWNER_SIZE_MAX))
-		return lk__fail(error, LK_EINVAL, "%s: owner has %s", operation,
-				size ? "more than 256 bytes" : "no bytes");
+	if (owner && (size == 0 || size > LK_OWNER_SIZE_MAX)) {
+		lk__fail(error, LK_EINVAL, "%s: owner has %s", operation,
+			 size ? "more than 256 bytes" : "no bytes");
+		return LK_EINVAL;
+	}
 	int rc = lk__enter_briefly(lk__lock_client(lock), operation, &call->thread, &call->saved,
 				   error);
 	if (rc < 0)
