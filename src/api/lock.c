@@ -28,8 +28,13 @@
 
 #define NO_KEY (-2) /* what PTTL answers where there is none */
 
-/* A public call under way. */
+/* A public call: in this thread, or, where it has a start, in the client's loop. */
 struct call {
+	lk_lock *lock;
+	const char *operation;
+	lk_error *error;
+	const struct lk__start *start; /* NULL: it blocks */
+	/* ---- from its begin on ---- */
 	struct lk__entry *entry;
 	const struct lk__multi *multi; /* NULL: a single lock */
 	struct lk__thread *thread;
@@ -112,10 +117,10 @@ lk_lock *lk_lock_free(lk_lock *lock)
 	return NULL;
 }
 
-/* ---- a call ---- */
+/* ---- first and last words ---- */
 
 /* The owner's entry, with a reference: the one that the last call left here, or looked up. */
-static int call_find_entry(struct call *call, lk_error *error)
+static int call_find_entry(struct call *call)
 {
 	struct lk__lookup *lookup = call->lookup;
 	struct lk__entry *last = atomic_exchange(&lookup->last, NULL);
@@ -126,48 +131,40 @@ static int call_find_entry(struct call *call, lk_error *error)
 	if (last)
 		lk__entry_unref(last);
 	return lk__entry_get(&call->entry, lookup->client, lookup->recipe, lookup->name,
-			     lookup->name_size, &call->owner, error);
+			     lookup->name_size, &call->owner, call->error);
 }
 
 /* Checks lock and owner (NULL: the calling thread), and begins a call that never waits. */
-static int call_enter_briefly(struct call *call, lk_lock *lock, const char *operation,
-			      const char *owner, lk_error *error)
+static int call_enter_briefly(struct call *call, const char *owner)
 {
-	if (!lock) {
-		lk__fail(error, LK_EINVAL, "%s: lock is NULL", operation);
+	if (!call->lock) {
+		lk__fail(call->error, LK_EINVAL, "%s: lock is NULL", call->operation);
 		return LK_EINVAL;
 	}
 	size_t size = owner ? strnlen(owner, LK_OWNER_SIZE_MAX + 1) : 0;
 	if (owner && (size == 0 || size > LK_OWNER_SIZE_MAX)) {
-		lk__fail(error, LK_EINVAL, "%s: owner has %s", operation,
+		lk__fail(call->error, LK_EINVAL, "%s: owner has %s", call->operation,
 			 size ? "more than 256 bytes" : "no bytes");
 		return LK_EINVAL;
 	}
-	int rc = lk__enter_briefly(lk__lock_client(lock), operation, &call->thread, &call->saved,
-				   error);
+	int rc = lk__enter_briefly(lk__lock_client(call->lock), call->operation, &call->thread,
+				   &call->saved, call->error);
 	if (rc < 0)
 		return rc;
 	call->owner = (struct lk__owner){
 		.name = owner, .name_size = size, .serial = owner ? 0 : call->thread->serial};
-	call->entry = lock->entry;
-	call->multi = lk__lock_multi(lock);
-	call->lookup = lock->entry ? NULL : lock->lookup;
+	call->entry = call->lock->entry;
+	call->multi = lk__lock_multi(call->lock);
+	call->lookup = call->entry ? NULL : call->lock->lookup;
 	if (call->lookup)
-		rc = call_find_entry(call, error);
+		rc = call_find_entry(call);
 	if (rc < 0)
 		lk__leave(call->saved);
 	return rc;
 }
 
-/* Begins a call that may wait for a server. */
-static int call_enter(struct call *call, lk_lock *lock, const char *operation, const char *owner,
-		      lk_error *error)
-{
-	int rc = lock ? lk__check_blocking(lk__lock_client(lock), operation, error) : 0;
-	return rc < 0 ? rc : call_enter_briefly(call, lock, operation, owner, error);
-}
-
-static void call_leave(struct call *call)
+/* Ends a call, with `rc`. */
+static int call_leave(struct call *call, int rc)
 {
 	if (call->lookup) {
 		struct lk__entry *last = atomic_exchange(&call->lookup->last, call->entry);
@@ -175,7 +172,42 @@ static void call_leave(struct call *call)
 			lk__entry_unref(last);
 	}
 	lk__leave(call->saved);
+	return rc;
 }
+
+/* Begins a call that may wait for a server. */
+static int call_enter(struct call *call, const char *owner)
+{
+	int rc = 0;
+	if (!call->start && call->lock)
+		rc = lk__check_blocking(lk__lock_client(call->lock), call->operation, call->error);
+	if (rc == 0)
+		rc = call_enter_briefly(call, owner);
+	if (rc < 0 || !call->start)
+		return rc;
+	rc = call->multi ? lk__multi_start_loops(call->multi, call->error)
+			 : lk__loop_start(call->entry->client, call->error);
+	return rc < 0 ? call_leave(call, rc) : 0;
+}
+
+/* Begins a call of an owner, whom a start has to name. */
+static int call_enter_owner(struct call *call, const char *owner)
+{
+	if (call->start && !owner)
+		return lk__fail(call->error, LK_EINVAL,
+				"%s: no owner: the owner of an asynchronous hold is a name",
+				call->operation);
+	return call_enter(call, owner);
+}
+
+/* Starts an asynchronous call of an owner, and leaves. */
+static int call_go(struct call *call, struct lk__async_want *want)
+{
+	want->multi = call->multi;
+	return call_leave(call, lk__start_go(call->start, call->entry, &call->owner, want));
+}
+
+/* ---- checks ---- */
 
 static bool is_red(const lk_lock *lock)
 {
@@ -183,23 +215,33 @@ static bool is_red(const lk_lock *lock)
 }
 
 /* 0, or LK_EINVAL for a lock that has not one field on one server. */
-static int check_single(const struct lk_lock *lock, const char *operation, lk_error *error)
+static int check_single(const struct call *call)
 {
+	const lk_lock *lock = call->lock;
 	if (!lock || (!lk__lock_multi(lock) && !is_red(lock)))
 		return 0;
-	return lk__fail(error, LK_EINVAL, "%s: not for a %s lock, which has no single field",
-			operation, is_red(lock) ? "red" : "multi");
+	return lk__fail(call->error, LK_EINVAL, "%s: not for a %s lock, which has no single field",
+			call->operation, is_red(lock) ? "red" : "multi");
 }
 
-static int field_check(const char *operation, const char *field, lk_error *error)
+static int check_field(const struct call *call, const char *field)
 {
 	size_t size = field ? strnlen(field, LK_OWNER_SIZE_MAX + 1) : 0;
 	if (size > 0 && size <= LK_OWNER_SIZE_MAX)
 		return 0;
-	return lk__fail(error, LK_EINVAL, "%s: field is %s", operation,
+	return lk__fail(call->error, LK_EINVAL, "%s: field is %s", call->operation,
 			!field ? "NULL"
 			: size ? "longer than 256 bytes"
 			       : "empty");
+}
+
+/* Begins a call about what is held under a wire field. */
+static int call_enter_field(struct call *call, const char *field)
+{
+	int rc = check_field(call, field);
+	if (rc == 0)
+		rc = check_single(call);
+	return rc < 0 ? rc : call_enter(call, NULL);
 }
 
 /* ---- what the client knows of a hold ---- */
@@ -239,27 +281,12 @@ static int holding_of(const struct call *call, struct holding *holding)
 static int lock_holding(lk_lock *lock, const char *operation, const char *owner,
 			struct holding *holding, lk_error *error)
 {
-	struct call call;
-	int rc = call_enter_briefly(&call, lock, operation, owner, error);
+	struct call call = {.lock = lock, .operation = operation, .error = error};
+	int rc = call_enter_briefly(&call, owner);
 	if (rc < 0)
 		return rc;
-	rc = holding_of(&call, holding);
-	call_leave(&call);
+	rc = call_leave(&call, holding_of(&call, holding));
 	return rc < 0 ? lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc)) : 0;
-}
-
-/* Adds to a lease what is left of the owner's hold for certain. */
-static int lease_add(lk_lock *lock, const char *operation, const char *owner, int64_t *lease_ms,
-		     lk_error *error)
-{
-	struct holding holding = {0};
-	int rc = lock_holding(lock, operation, owner, &holding, error);
-	if (rc < 0)
-		return rc;
-	*lease_ms += (holding.deadline_ns - lk__now_ns()) / LK__MS + 1;
-	if (*lease_ms > LK_LEASE_MAX_MS)
-		*lease_ms = LK_LEASE_MAX_MS;
-	return 0;
 }
 
 int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error)
@@ -314,13 +341,14 @@ int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_erro
 
 int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size, lk_error *error)
 {
+	const struct call call = {.lock = lock, .operation = "lk_lock_export", .error = error};
 	struct holding holding = {0};
 	if (!field_out || size < LK_FIELD_SIZE)
-		return lk__fail(error, LK_EINVAL,
-				"lk_lock_export: field_out needs LK_FIELD_SIZE bytes");
-	int rc = check_single(lock, "lk_lock_export", error);
+		return lk__fail(error, LK_EINVAL, "%s: field_out needs LK_FIELD_SIZE bytes",
+				call.operation);
+	int rc = check_single(&call);
 	if (rc == 0)
-		rc = lock_holding(lock, "lk_lock_export", owner, &holding, error);
+		rc = lock_holding(lock, call.operation, owner, &holding, error);
 	if (rc == 0)
 		memcpy(field_out, holding.field, sizeof(holding.field));
 	return rc;
@@ -334,30 +362,31 @@ static struct lk__settings settings_of(const lk_lock *lock)
 }
 
 /* 0, or why nothing of that kind is adopted. */
-static int adopt_check(const char *operation, const lk_lock *lock,
-		       const lk_acquire_options *options, int64_t wait_ms, lk_error *error)
+static int adopt_check(const struct call *call, const lk_acquire_options *options, int64_t wait_ms)
 {
-	bool red = is_red(lock);
+	const lk_lock *lock = call->lock;
 	if (!options->field)
 		return 0;
-	if (lk__lock_multi(lock) || red || !lk__lock_recipe_of(lock)->exchange)
-		return lk__fail(error, LK_EINVAL, "%s: field is set, and a %s is not adopted",
-				operation,
+	if (lk__lock_multi(lock) || is_red(lock) || !lk__lock_recipe_of(lock)->exchange)
+		return lk__fail(call->error, LK_EINVAL, "%s: field is set, and a %s is not adopted",
+				call->operation,
 				lk__lock_multi(lock) ? "multi lock"
-				: red                ? "red lock"
+				: is_red(lock)       ? "red lock"
 						     : lk__lock_recipe_of(lock)->type);
 	if (wait_ms || options->cancel)
-		return lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
-				wait_ms ? "wait_ms" : "cancel");
-	return field_check(operation, options->field, error);
+		return lk__fail(call->error, LK_EINVAL, "%s: field is set, and %s too",
+				call->operation, wait_ms ? "wait_ms" : "cancel");
+	return check_field(call, options->field);
 }
 
 /* Checks what the options of an acquire say: 0 or LK_EINVAL. */
-static int acquire_check(const char *operation, const lk_lock *lock,
-			 const lk_acquire_options *options, int64_t wait_ms, lk_error *error)
+static int acquire_check(const struct call *call, const lk_acquire_options *options,
+			 int64_t wait_ms)
 {
+	const char *operation = call->operation;
+	lk_error *error = call->error;
 	int64_t lease_ms = options->lease_ms ? options->lease_ms
-					     : lk__lock_client(lock)->config->watchdog_ms;
+					     : lk__lock_client(call->lock)->config->watchdog_ms;
 	int rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms},
 			   {LK__MAX_HOLD, options->max_hold_ms});
 	if (rc == 0)
@@ -366,61 +395,76 @@ static int acquire_check(const char *operation, const lk_lock *lock,
 	if (rc == 0)
 		rc = lk__check_note(operation, "note", options->note, error);
 	if (rc == 0)
-		rc = adopt_check(operation, lock, options, wait_ms, error);
-	if (rc == 0 && options->hears_asks && is_red(lock))
-		rc = lk__fail(error, LK_EINVAL,
-			      "%s: hears_asks is set, and nobody can ask for a red lock",
-			      operation);
-	if (rc == 0 && options->note && *options->note && is_red(lock))
-		rc = lk__fail(error, LK_EINVAL,
-			      "%s: note is set, and a red lock has none: set the clients' option",
-			      operation);
-	return rc;
+		rc = adopt_check(call, options, wait_ms);
+	if (rc < 0 || !is_red(call->lock))
+		return rc;
+	if (options->hears_asks)
+		return lk__fail(error, LK_EINVAL,
+				"%s: hears_asks is set, and nobody can ask for a red lock",
+				operation);
+	if (options->note && *options->note)
+		return lk__fail(error, LK_EINVAL,
+				"%s: note is set, and a red lock has none: set the clients' option",
+				operation);
+	return 0;
 }
 
-static int lock_adopt(const struct call *call, const struct lk__want *want, lk_error *error)
+static int lock_adopt(const struct call *call, const struct lk__want *want)
 {
 	struct lk__adopting adopting;
-	lk__adopt_init(&adopting, call->entry, call->thread, want, error);
+	lk__adopt_init(&adopting, call->entry, call->thread, want, call->error);
 	return lk__op_run(&adopting.op);
+}
+
+/* Acquires, in a blocking call. */
+static int acquire_run(struct call *call, struct lk__want *want)
+{
+	int rc = lk__loop_start(call->entry->client, call->error);
+	want->owner = call->owner;
+	if (rc < 0)
+		return rc;
+	return call->multi    ? lk__multi_run(LK__MULTI_ACQUIRE, call->multi, want, 0, call->error)
+	       : want->adopts ? lock_adopt(call, want)
+			      : lk__acquire_run(call->entry, call->thread, want, call->error);
+}
+
+static int lock_acquire(struct call *call, const lk_acquire_options *options, int64_t wait_ms)
+{
+	lk_acquire_options own;
+	int rc = LK__CHECK(call->operation, call->error, {LK__WAIT, wait_ms});
+	if (rc == 0)
+		rc = lk__copy_options(&own, sizeof(own), options, call->operation, call->error);
+	if (rc == 0 && call->start && own.cancel)
+		rc = lk__fail(call->error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
+			      call->operation);
+	if (rc == 0)
+		rc = call_enter_owner(call, own.owner);
+	if (rc != 0)
+		return rc;
+	rc = acquire_check(call, &own, wait_ms);
+	if (rc < 0)
+		return call_leave(call, rc);
+	struct lk__want want = lk__want_of(&own, wait_ms, settings_of(call->lock));
+	if (call->start)
+		return call_go(call, &(struct lk__async_want){.acquire = want});
+	want.cancel = own.cancel;
+	return call_leave(call, acquire_run(call, &want));
 }
 
 int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *options,
 		    lk_error *error)
 {
-	const char *operation = "lk_lock_acquire";
-	lk_acquire_options own;
-	struct call call = {.lookup = NULL};
-	int rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
-	if (rc == 0)
-		rc = lk__copy_options(&own, sizeof(own), options, operation, error);
-	if (rc == 0)
-		rc = call_enter(&call, lock, operation, own.owner, error);
-	if (rc != 0)
-		return rc;
-	rc = acquire_check(operation, lock, &own, wait_ms, error);
-	if (rc == 0)
-		rc = lk__loop_start(call.entry->client, error);
-	if (rc == 0) {
-		struct lk__want want = lk__want_of(&own, wait_ms, settings_of(lock));
-		want.owner = call.owner;
-		want.cancel = own.cancel;
-		rc = call.multi  ? lk__multi_run(LK__MULTI_ACQUIRE, call.multi, &want, 0, error)
-		     : own.field ? lock_adopt(&call, &want, error)
-				 : lk__acquire_run(call.entry, call.thread, &want, error);
-	}
-	call_leave(&call);
-	return rc;
+	struct call call = {.lock = lock, .operation = "lk_lock_acquire", .error = error};
+	return lock_acquire(&call, options, wait_ms);
 }
 
-/* ---- release and extend, also what is held under a wire field ---- */
+/* ---- release ---- */
 
-static int lock_command(struct call *call, struct lk__request *request, const char *operation,
-			lk_error *error)
+static int lock_command(struct call *call, struct lk__request *request)
 {
 	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
-	return lk__ask_entry(call->entry, call->thread, request, operation,
-			     lk__after_ms(lk__now_ns(), limit_ms), error);
+	return lk__ask_entry(call->entry, call->thread, request, call->operation,
+			     lk__after_ms(lk__now_ns(), limit_ms), call->error);
 }
 
 /* The server does not have what was asked for, or not any more: if that was ours, it is lost. */
@@ -430,172 +474,190 @@ static void entry_is_gone(struct lk__entry *entry)
 	lk__doubt_key(entry->client, target->key, target->key_size);
 }
 
-/* Begins a call about what is held under a wire field. */
-static int call_enter_field(struct call *call, lk_lock *lock, const char *operation,
-			    const char *field, lk_error *error)
+static int release_field(struct call *call, const char *field)
 {
-	int rc = field_check(operation, field, error);
-	if (rc == 0)
-		rc = check_single(lock, operation, error);
-	return rc < 0 ? rc : call_enter(call, lock, operation, NULL, error);
-}
-
-static int release_field(lk_lock *lock, const char *field, lk_error *error)
-{
-	struct call call;
-	const char *operation = "lk_lock_release";
-	int rc = call_enter_field(&call, lock, operation, field, error);
+	int rc = call_enter_field(call, field);
 	if (rc < 0)
 		return rc;
-	struct lk__request *request = call.entry->target.recipe->release(&call.entry->target,
-									 field);
+	const struct lk__recipe *recipe = call->entry->target.recipe;
+	struct lk__request *request = recipe->release(&call->entry->target, field);
 	if (request)
 		request->durable = LK__DURABLE_WHOLLY;
-	rc = lock_command(&call, request, operation, error);
-	entry_is_gone(call.entry); /* whatever the answer: it was meant to be */
+	rc = lock_command(call, request);
+	entry_is_gone(call->entry); /* whatever the answer: it was meant to be */
 	if (rc == LK__WAIT_READY) {
 		int64_t listeners;
-		enum lk__released released = call.entry->target.recipe->read_release(request,
-										     &listeners);
+		enum lk__released released = recipe->read_release(request, &listeners);
 		rc = 0;
 		if (released == LK__RELEASED_FAILED)
-			rc = lk__fail(error, LK_EMAYBEHELD, "%s \"%.100s\": unexpected reply",
-				      operation, call.entry->name);
+			rc = lk__fail(call->error, LK_EMAYBEHELD, "%s \"%.100s\": unexpected reply",
+				      call->operation, call->entry->name);
 		else if (released == LK__RELEASED_NOT_OWNER && request->sends < 2)
-			rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": not held under %.256s",
-				      operation, call.entry->name, field);
+			rc = lk__fail(call->error, LK_ENOTOWNER,
+				      "%s \"%.100s\": not held under %.256s", call->operation,
+				      call->entry->name, field);
 		lk__request_free(request);
 	}
-	call_leave(&call);
-	return rc;
+	return call_leave(call, rc);
 }
 
 /* Checks what the options of a release say: 0 or LK_EINVAL. */
-static int release_check(const char *operation, const lk_release_options *options, lk_error *error)
+static int release_check(const struct call *call, const lk_release_options *options)
 {
+	const char *operation = call->operation;
+	if (call->start && (options->field || options->abandon || options->no_wait))
+		return lk__fail(call->error, LK_EINVAL, "%s: %s is set", operation,
+				options->field     ? "field"
+				: options->abandon ? "abandon"
+						   : "no_wait");
 	if (options->keep_ms && options->no_wait)
-		return lk__fail(error, LK_EINVAL,
+		return lk__fail(call->error, LK_EINVAL,
 				"%s: no_wait and keep_ms are set: who does not wait does not "
 				"learn whether it is kept",
 				operation);
 	if (options->abandon && (options->field || options->keep_ms || options->no_wait))
-		return lk__fail(error, LK_EINVAL, "%s: abandon is set, and %s too", operation,
+		return lk__fail(call->error, LK_EINVAL, "%s: abandon is set, and %s too", operation,
 				options->field     ? "field"
 				: options->keep_ms ? "keep_ms"
 						   : "no_wait");
 	if (options->field && (options->owner || options->keep_ms || options->no_wait))
-		return lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
+		return lk__fail(call->error, LK_EINVAL, "%s: field is set, and %s too", operation,
 				options->owner     ? "owner"
 				: options->keep_ms ? "keep_ms"
 						   : "no_wait");
-	return LK__CHECK(operation, error, {LK__KEEP, options->keep_ms});
+	return LK__CHECK(operation, call->error, {LK__KEEP, options->keep_ms});
 }
 
 /* Nothing is sent, so no client is kept from it. */
-static int lock_abandon(lk_lock *lock, const char *owner, lk_error *error)
+static int lock_abandon(struct call *call, const char *owner)
 {
-	const char *operation = "lk_lock_release";
-	struct call call = {.entry = NULL};
-	int rc = call_enter_briefly(&call, lock, operation, owner, error);
+	int rc = call_enter_briefly(call, owner);
 	if (rc < 0)
 		return rc;
-	if (call.multi || call.entry->is_quorum)
-		rc = lk__fail(error, LK_EINVAL, "%s: abandon is set, and a %s lock cannot be",
-			      operation, call.multi ? "multi" : "red");
+	if (call->multi || call->entry->is_quorum)
+		rc = lk__fail(call->error, LK_EINVAL, "%s: abandon is set, and a %s lock cannot be",
+			      call->operation, call->multi ? "multi" : "red");
 	else
-		rc = lk__release_abandon(call.entry, &call.owner, error);
-	call_leave(&call);
-	return rc;
+		rc = lk__release_abandon(call->entry, &call->owner, call->error);
+	return call_leave(call, rc);
+}
+
+static int lock_release(struct call *call, const lk_release_options *options)
+{
+	lk_release_options own;
+	int rc = lk__copy_options(&own, sizeof(own), options, call->operation, call->error);
+	if (rc == 0)
+		rc = release_check(call, &own);
+	if (rc == 0 && own.field)
+		return release_field(call, own.field);
+	if (rc == 0 && own.abandon)
+		return lock_abandon(call, own.owner);
+	if (rc == 0)
+		rc = call_enter_owner(call, own.owner);
+	if (rc)
+		return rc;
+	if (call->start)
+		return call_go(call, &(struct lk__async_want){.way = LK__ASYNC_RELEASE,
+							      .keep_ms = own.keep_ms});
+	const struct lk__want want = {.owner = call->owner};
+	rc = call->multi ? lk__multi_run(LK__MULTI_RELEASE, call->multi, &want, own.keep_ms,
+					 call->error)
+			 : lk__release_run(call->entry, call->thread, &call->owner, own.keep_ms,
+					   own.no_wait != 0, call->error);
+	return call_leave(call, rc);
 }
 
 int lk_lock_release(lk_lock *lock, const lk_release_options *options, lk_error *error)
 {
-	lk_release_options own;
-	struct call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), options, "lk_lock_release", error);
-	if (rc == 0)
-		rc = release_check("lk_lock_release", &own, error);
-	if (rc == 0 && own.field)
-		return release_field(lock, own.field, error);
-	if (rc == 0 && own.abandon)
-		return lock_abandon(lock, own.owner, error);
-	if (rc == 0)
-		rc = call_enter(&call, lock, "lk_lock_release", own.owner, error);
-	if (rc)
-		return rc;
-	const struct lk__want want = {.owner = call.owner};
-	rc = call.multi ? lk__multi_run(LK__MULTI_RELEASE, call.multi, &want, own.keep_ms, error)
-			: lk__release_run(call.entry, call.thread, &call.owner, own.keep_ms,
-					  own.no_wait != 0, error);
-	call_leave(&call);
-	return rc;
+	struct call call = {.lock = lock, .operation = "lk_lock_release", .error = error};
+	return lock_release(&call, options);
 }
 
-static int extend_field(lk_lock *lock, const char *field, int64_t lease_ms, lk_error *error)
+/* ---- extend ---- */
+
+static int extend_field(struct call *call, const char *field, int64_t lease_ms)
 {
-	struct call call;
-	const char *operation = "lk_lock_extend";
-	int rc = call_enter_field(&call, lock, operation, field, error);
+	int rc = call_enter_field(call, field);
 	if (rc < 0)
 		return rc;
-	struct lk__renewal renewal = {&call.entry->target, field, lease_ms};
-	struct lk__request *request = call.entry->target.recipe->renew(&renewal, 1);
-	rc = lock_command(&call, request, operation, error);
+	struct lk__renewal renewal = {&call->entry->target, field, lease_ms};
+	struct lk__request *request = call->entry->target.recipe->renew(&renewal, 1);
+	rc = lock_command(call, request);
 	if (rc == LK__WAIT_READY) {
 		int renewed = lk__reply_renewed(request, 1, 0);
 		lk__request_free(request);
 		rc = renewed > 0 ? 0 : renewed < 0 ? LK_EMAYBEHELD : LK_ENOTOWNER;
 		if (rc == LK_ENOTOWNER)
-			entry_is_gone(call.entry);
+			entry_is_gone(call->entry);
 		if (rc < 0)
-			lk__fail(error, rc, "%s \"%.100s\": %s %.256s", operation, call.entry->name,
+			lk__fail(call->error, rc, "%s \"%.100s\": %s %.256s", call->operation,
+				 call->entry->name,
 				 renewed < 0 ? "no answer says whether it was done for"
 					     : "not held under",
 				 field);
 	}
-	call_leave(&call);
-	return rc;
+	return call_leave(call, rc);
 }
 
-static int lock_extend(const struct call *call, int64_t lease_ms, lk_error *error)
+/* Adds to a lease what is left of the owner's hold for certain. */
+static int lease_add(const struct call *call, const char *owner, int64_t *lease_ms)
+{
+	struct holding holding = {0};
+	int rc = lock_holding(call->lock, call->operation, owner, &holding, call->error);
+	if (rc < 0)
+		return rc;
+	*lease_ms += (holding.deadline_ns - lk__now_ns()) / LK__MS + 1;
+	if (*lease_ms > LK_LEASE_MAX_MS)
+		*lease_ms = LK_LEASE_MAX_MS;
+	return 0;
+}
+
+static int extend_run(struct call *call, int64_t lease_ms)
 {
 	struct lk__extending extending;
-	lk__extend_init(&extending, call->entry, call->thread, &call->owner, lease_ms, error);
+	const struct lk__want want = {.owner = call->owner};
+	if (call->multi)
+		return lk__multi_run(LK__MULTI_EXTEND, call->multi, &want, lease_ms, call->error);
+	lk__extend_init(&extending, call->entry, call->thread, &call->owner, lease_ms, call->error);
 	return lk__op_run(&extending.op);
+}
+
+static int lock_extend(struct call *call, const lk_extend_options *options, int64_t lease_ms)
+{
+	lk_extend_options own;
+	int rc = lk__copy_options(&own, sizeof(own), options, call->operation, call->error);
+	if (rc == 0 && call->start && own.field)
+		rc = lk__fail(call->error, LK_EINVAL, "%s: field is set", call->operation);
+	if (rc == 0)
+		rc = LK__CHECK(call->operation, call->error, {LK__LEASE, lease_ms});
+	if (rc == 0 && own.field && (own.owner || own.add))
+		rc = lk__fail(call->error, LK_EINVAL, "%s: field is set, and %s too",
+			      call->operation, own.owner ? "owner" : "add");
+	if (rc == 0 && own.add && (own.owner || !call->start))
+		rc = lease_add(call, own.owner, &lease_ms);
+	if (rc == 0 && own.field)
+		return extend_field(call, own.field, lease_ms);
+	if (rc == 0)
+		rc = call_enter_owner(call, own.owner);
+	if (rc)
+		return rc;
+	if (call->start)
+		return call_go(call, &(struct lk__async_want){.way = LK__ASYNC_EXTEND,
+							      .lease_ms = lease_ms});
+	return call_leave(call, extend_run(call, lease_ms));
 }
 
 int lk_lock_extend(lk_lock *lock, int64_t lease_ms, const lk_extend_options *options,
 		   lk_error *error)
 {
-	const char *operation = "lk_lock_extend";
-	lk_extend_options own;
-	struct call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), options, operation, error);
-	if (rc == 0)
-		rc = LK__CHECK(operation, error, {LK__LEASE, lease_ms});
-	if (rc == 0 && own.field && (own.owner || own.add))
-		rc = lk__fail(error, LK_EINVAL, "%s: field is set, and %s too", operation,
-			      own.owner ? "owner" : "add");
-	if (rc == 0 && own.add)
-		rc = lease_add(lock, operation, own.owner, &lease_ms, error);
-	if (rc == 0 && own.field)
-		return extend_field(lock, own.field, lease_ms, error);
-	if (rc == 0)
-		rc = call_enter(&call, lock, operation, own.owner, error);
-	if (rc)
-		return rc;
-	const struct lk__want want = {.owner = call.owner};
-	rc = call.multi ? lk__multi_run(LK__MULTI_EXTEND, call.multi, &want, lease_ms, error)
-			: lock_extend(&call, lease_ms, error);
-	call_leave(&call);
-	return rc;
+	struct call call = {.lock = lock, .operation = "lk_lock_extend", .error = error};
+	return lock_extend(&call, options, lease_ms);
 }
 
 /* ---- as the server sees it ---- */
 
 /* One thing that is asked of one lock. */
 struct question {
-	const char *operation;
 	struct lk__request *(*make)(const struct lk__target *target, const char *field);
 	int (*read)(const struct lk__questioned *of, struct lk__entry *entry,
 		    const struct lk__request *request, int64_t *answer_out, lk_error *error);
@@ -609,62 +671,36 @@ static uint64_t grant_number(struct lk__entry *entry)
 	return number;
 }
 
-/* The call is begun. 0, or LK_ENOMEM. */
-static int question_make(const struct question *question, struct lk__entry *entry,
-			 const char *field, struct lk__questioned *of, lk_error *error)
+/* Asks; `field` and `answer_out` are of a call that blocks. */
+static int lock_ask(struct call *call, const struct question *question, const char *field,
+		    int64_t *answer_out)
 {
-	*of = (struct lk__questioned){.request = question->make(&entry->target, field),
-				      .read = question->read,
-				      .number = grant_number(entry),
-				      .field = field};
-	return of->request ? 0
-			   : lk__fail(error, LK_ENOMEM, "%s: out of memory", question->operation);
-}
-
-/* Asks, and waits for the answer. */
-static int question_call(const struct question *question, lk_lock *lock, const char *field,
-			 int64_t *answer_out, lk_error *error)
-{
-	struct call call;
-	struct lk__questioned of;
-	struct lk__question asked;
-	int rc = call_enter(&call, lock, question->operation, NULL, error);
-	if (rc < 0)
-		return rc;
-	rc = question_make(question, call.entry, field, &of, error);
-	if (rc == 0) {
-		lk__question_init(&asked, call.entry, call.thread, &of, question->operation,
-				  answer_out, error);
-		rc = lk__op_run(&asked.op);
-	}
-	call_leave(&call);
-	return rc;
-}
-
-/* Starts to ask, for a queue. */
-static int question_start(const struct question *question, const struct lk__start *start)
-{
-	lk_lock *lock = start->handle;
-	struct call call;
 	struct lk__async_want want = {.way = LK__ASYNC_ASK};
-	if (lk__lock_multi(lock) || is_red(lock))
-		return lk__fail(start->error, LK_EINVAL,
+	struct lk__question asked;
+	if (call->start && (lk__lock_multi(call->lock) || is_red(call->lock)))
+		return lk__fail(call->error, LK_EINVAL,
 				"%s: not for a lock of several keys or nodes: it has a blocking "
 				"call only",
-				start->operation);
-	int rc = call_enter_briefly(&call, lock, start->operation, NULL, start->error);
+				call->operation);
+	int rc = call_enter(call, NULL);
 	if (rc < 0)
 		return rc;
-	rc = lk__loop_start(call.entry->client, start->error);
-	if (rc == 0)
-		rc = question_make(question, call.entry, NULL, &want.asked, start->error);
-	if (rc == 0) {
-		rc = lk__start_go(start, call.entry, NULL, &want);
+	want.asked = (struct lk__questioned){.request = question->make(&call->entry->target, field),
+					     .read = question->read,
+					     .number = grant_number(call->entry),
+					     .field = field};
+	if (!want.asked.request) {
+		rc = lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
+	} else if (call->start) {
+		rc = lk__start_go(call->start, call->entry, NULL, &want);
 		if (rc < 0)
 			lk__request_free(want.asked.request);
+	} else {
+		lk__question_init(&asked, call->entry, call->thread, &want.asked, call->operation,
+				  answer_out, call->error);
+		rc = lk__op_run(&asked.op);
 	}
-	call_leave(&call);
-	return rc;
+	return call_leave(call, rc);
 }
 
 /* Reads one integer, or a text that is to be the field (1) or not (0). `gone`: the answer that
@@ -712,47 +748,39 @@ static void force_lose(struct lk__entry *entry, uint64_t number)
 }
 
 /* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
-static int red_ask(lk_lock *lock, const char *operation, bool force, size_t *answered,
-		   lk_error *error)
+static int red_ask(struct call *call, bool force, size_t *answered)
 {
-	struct call call;
 	size_t yes = 0;
-	int rc = call_enter(&call, lock, operation, NULL, error);
+	int rc = call_enter(call, NULL);
 	if (rc < 0)
 		return rc;
-	const struct lk__red *red = lk__red_of(call.entry);
-	uint64_t number = grant_number(call.entry);
-	rc = lk__red_ask(call.entry, call.thread, force, answered, &yes, error);
+	struct lk__entry *entry = call->entry;
+	const struct lk__red *red = lk__red_of(entry);
+	uint64_t number = grant_number(entry);
+	rc = lk__red_ask(entry, call->thread, force, answered, &yes, call->error);
 	bool unsure = force && (rc > 0 || yes > 0);
 	if (rc >= 0 && force && yes >= red->majority)
-		force_lose(call.entry, number);
+		force_lose(entry, number);
 	else if (rc >= 0 && *answered - yes >= red->majority)
-		entry_is_gone(call.entry);
+		entry_is_gone(entry);
 	if (rc >= 0 && *answered < red->majority)
-		rc = lk__fail(error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
-			      "%s: %zu of %zu nodes answered", operation, *answered, red->count);
-	call_leave(&call);
-	return rc < 0 ? rc : (int)yes;
+		rc = lk__fail(call->error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
+			      "%s: %zu of %zu nodes answered", call->operation, *answered,
+			      red->count);
+	return call_leave(call, rc < 0 ? rc : (int)yes);
 }
 
-static int red_is_locked(lk_lock *lock, lk_error *error)
+static int red_is_locked(struct call *call)
 {
-	const struct lk__red *red = lk__red_of(lock->entry);
+	const struct lk__red *red = lk__red_of(call->lock->entry);
 	size_t answered = 0;
-	int yes = red_ask(lock, "lk_lock_is_locked", false, &answered, error);
+	int yes = red_ask(call, false, &answered);
 	if (yes < 0 || (size_t)yes >= red->majority)
 		return yes < 0 ? yes : 1;
 	if ((size_t)yes + red->count - answered < red->majority)
 		return 0;
-	return lk__fail(error, LK_ENOQUORUM, "lk_lock_is_locked: %zu of %zu nodes answered, %d yes",
-			answered, red->count, yes);
-}
-
-static int red_force_release(lk_lock *lock, lk_error *error)
-{
-	size_t answered = 0;
-	int yes = red_ask(lock, "lk_lock_force_release", true, &answered, error);
-	return yes > 0 ? 1 : yes;
+	return lk__fail(call->error, LK_ENOQUORUM, "%s: %zu of %zu nodes answered, %d yes",
+			call->operation, answered, red->count, yes);
 }
 
 static struct lk__request *held_make(const struct lk__target *target, const char *field)
@@ -769,21 +797,22 @@ static int held_read(const struct lk__questioned *of, struct lk__entry *entry,
 	return rc;
 }
 
-static const struct question is_locked = {"lk_lock_is_locked", held_make, held_read};
+static const struct question held = {held_make, held_read};
 
 /* 1, 0 or a code. */
 static int lock_is_locked(lk_lock *lock, lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_is_locked", .error = error};
+	int64_t answer = 0;
 	if (lock && lk__lock_multi(lock)) {
 		int locked = 0;
 		int rc = lock_each(lock, lock_is_locked, &locked, error);
 		return rc < 0 ? rc : locked > 0;
 	}
 	if (lock && is_red(lock))
-		return red_is_locked(lock, error);
-	int64_t answer = 0;
-	int rc = question_call(&is_locked, lock, NULL, &answer, error);
-	return rc < 0 ? rc : answer > 0;
+		return red_is_locked(&call);
+	int rc = lock_ask(&call, &held, NULL, &answer);
+	return rc < 0 ? rc : (int)answer;
 }
 
 int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error)
@@ -797,21 +826,19 @@ int lk_lock_is_locked(lk_lock *lock, int *locked_out, lk_error *error)
 	return 0;
 }
 
-static const struct question is_held_by = {"lk_lock_is_held_by", held_make, held_read};
-
 int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error *error)
 {
-	const char *operation = is_held_by.operation;
+	struct call call = {.lock = lock, .operation = "lk_lock_is_held_by", .error = error};
 	int64_t answer = 0;
 	if (!held_out)
-		return lk__fail(error, LK_EINVAL, "%s: held_out is NULL", operation);
-	int rc = field_check(operation, field, error);
+		return lk__fail(error, LK_EINVAL, "%s: held_out is NULL", call.operation);
+	int rc = check_field(&call, field);
 	if (rc == 0)
-		rc = check_single(lock, operation, error);
+		rc = check_single(&call);
 	if (rc == 0)
-		rc = question_call(&is_held_by, lock, field, &answer, error);
+		rc = lock_ask(&call, &held, field, &answer);
 	if (rc == 0)
-		*held_out = answer > 0;
+		*held_out = (int)answer;
 	return rc;
 }
 
@@ -829,16 +856,17 @@ static int ttl_read(const struct lk__questioned *of, struct lk__entry *entry,
 	return answer_read(entry, request->reply, NULL, NO_KEY, answer_out, error);
 }
 
-static const struct question server_ttl = {"lk_lock_server_ttl_ms", ttl_make, ttl_read};
+static const struct question server_ttl = {ttl_make, ttl_read};
 
 int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_server_ttl_ms", .error = error};
 	int64_t answer = 0;
 	if (!ttl_ms_out)
-		return lk__fail(error, LK_EINVAL, "lk_lock_server_ttl_ms: ttl_ms_out is NULL");
-	int rc = check_single(lock, server_ttl.operation, error);
+		return lk__fail(error, LK_EINVAL, "%s: ttl_ms_out is NULL", call.operation);
+	int rc = check_single(&call);
 	if (rc == 0)
-		rc = question_call(&server_ttl, lock, NULL, &answer, error);
+		rc = lock_ask(&call, &server_ttl, NULL, &answer);
 	if (rc == 0)
 		*ttl_ms_out = answer;
 	return rc;
@@ -853,26 +881,25 @@ struct asked {
 /* One lock; adds to the numbers. */
 static int ask_single(lk_lock *lock, const char *reason, struct asked *asked, lk_error *error)
 {
-	const char *operation = "lk_lock_ask";
-	struct call call;
+	struct call call = {.lock = lock, .operation = "lk_lock_ask", .error = error};
 	int64_t owners = 0, listeners = 0;
-	int rc = call_enter(&call, lock, operation, NULL, error);
+	int rc = call_enter(&call, NULL);
 	if (rc < 0)
 		return rc;
 	struct lk__request *request = lk__ask_request(&call.entry->target, reason);
-	rc = lock_command(&call, request, operation, error);
+	rc = lock_command(&call, request);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;
 		bool fits = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
 			    lk__reply_integer(reply->element[0], 0, INT32_MAX, &owners) &&
 			    lk__reply_integer(reply->element[1], 0, INT32_MAX, &listeners);
-		rc = fits ? 0 : lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", operation);
+		rc = fits ? 0
+			  : lk__fail(error, LK_EPROTOCOL, "%s: unexpected reply", call.operation);
 		lk__request_free(request);
 	}
 	asked->owners += (int)owners;
 	asked->listeners += (int)listeners;
-	call_leave(&call);
-	return rc;
+	return call_leave(&call, rc);
 }
 
 int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listeners_out,
@@ -936,131 +963,43 @@ static int force_read(const struct lk__questioned *of, struct lk__entry *entry,
 		       : lk__fail(error, LK_EMAYBEHELD, "lk_lock_force_release: unexpected reply");
 }
 
-static const struct question force_release = {"lk_lock_force_release", force_make, force_read};
+static const struct question force_release = {force_make, force_read};
 
 int lk_lock_force_release(lk_lock *lock, lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_force_release", .error = error};
 	int64_t freed = 0;
+	size_t answered = 0;
 	if (lock && lk__lock_multi(lock))
 		return multi_force_release(lock, error);
-	if (lock && is_red(lock))
-		return red_force_release(lock, error);
-	int rc = question_call(&force_release, lock, NULL, &freed, error);
-	return rc < 0 ? rc : freed > 0;
+	bool red = lock && is_red(lock);
+	int rc = red ? red_ask(&call, true, &answered)
+		     : lock_ask(&call, &force_release, NULL, &freed);
+	return rc < 0 ? rc : rc > 0 || freed > 0;
 }
 
-/* ---- as the start of an asynchronous call ---- */
-
-/* Makes the checks of every start: owner, kind. 0 with the call begun, or a code. */
-static int start_enter(struct call *call, const struct lk__start *start, const char *owner)
-{
-	if (!owner)
-		return lk__fail(start->error, LK_EINVAL,
-				"%s: no owner: the owner of an asynchronous hold is a name",
-				start->operation);
-	int rc = call_enter_briefly(call, start->handle, start->operation, owner, start->error);
-	if (rc < 0)
-		return rc;
-	rc = call->multi ? lk__multi_start_loops(call->multi, start->error)
-			 : lk__loop_start(call->entry->client, start->error);
-	if (rc < 0)
-		call_leave(call);
-	return rc;
-}
-
-static int start_go(const struct lk__start *start, struct call *call, struct lk__async_want *want)
-{
-	want->multi = call->multi;
-	int rc = lk__start_go(start, call->entry, &call->owner, want);
-	call_leave(call);
-	return rc;
-}
-
-static int start_acquire(const struct lk__start *start)
-{
-	const char *operation = start->operation;
-	int64_t wait_ms = start->request->wait_ms;
-	lk_acquire_options own;
-	struct call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), start->request->acquire, operation,
-				  start->error);
-	if (rc == 0)
-		rc = LK__CHECK(operation, start->error, {LK__WAIT, wait_ms});
-	if (rc == 0 && own.cancel)
-		rc = lk__fail(start->error, LK_EINVAL, "%s: cancel is set: use lk_queue_cancel()",
-			      operation);
-	if (rc == 0)
-		rc = start_enter(&call, start, own.owner);
-	if (rc < 0)
-		return rc;
-	rc = acquire_check(operation, start->handle, &own, wait_ms, start->error);
-	if (rc < 0) {
-		call_leave(&call);
-		return rc;
-	}
-	return start_go(start, &call,
-			&(struct lk__async_want){
-				.acquire = lk__want_of(&own, wait_ms, settings_of(start->handle))});
-}
-
-static int start_release(const struct lk__start *start)
-{
-	const char *operation = start->operation;
-	lk_release_options own;
-	struct call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), start->request->release, operation,
-				  start->error);
-	if (rc == 0 && (own.no_wait || own.field || own.abandon))
-		rc = lk__fail(start->error, LK_EINVAL, "%s: %s is set", operation,
-			      own.field     ? "field"
-			      : own.abandon ? "abandon"
-					    : "no_wait");
-	if (rc == 0)
-		rc = release_check(operation, &own, start->error);
-	if (rc == 0)
-		rc = start_enter(&call, start, own.owner);
-	if (rc < 0)
-		return rc;
-	return start_go(start, &call,
-			&(struct lk__async_want){.way = LK__ASYNC_RELEASE, .keep_ms = own.keep_ms});
-}
-
-static int start_extend(const struct lk__start *start)
-{
-	int64_t lease_ms = start->request->lease_ms;
-	lk_extend_options own;
-	struct call call = {.entry = NULL};
-	int rc = lk__copy_options(&own, sizeof(own), start->request->extend, start->operation,
-				  start->error);
-	if (rc == 0 && own.field)
-		rc = lk__fail(start->error, LK_EINVAL, "%s: field is set", start->operation);
-	if (rc == 0)
-		rc = LK__CHECK(start->operation, start->error, {LK__LEASE, lease_ms});
-	if (rc == 0 && own.add && own.owner)
-		rc = lease_add(start->handle, start->operation, own.owner, &lease_ms, start->error);
-	if (rc == 0)
-		rc = start_enter(&call, start, own.owner);
-	if (rc < 0)
-		return rc;
-	return start_go(start, &call,
-			&(struct lk__async_want){.way = LK__ASYNC_EXTEND, .lease_ms = lease_ms});
-}
+/* ---- the start of an asynchronous call ---- */
 
 int lk__start_lock(const struct lk__start *start)
 {
-	switch (start->request->operation) {
+	const lk_request *request = start->request;
+	struct call call = {.lock = start->handle,
+			    .operation = start->operation,
+			    .error = start->error,
+			    .start = start};
+	switch (request->operation) {
 	case LK_OP_ACQUIRE:
-		return start_acquire(start);
+		return lock_acquire(&call, request->acquire, request->wait_ms);
 	case LK_OP_RELEASE:
-		return start_release(start);
+		return lock_release(&call, request->release);
 	case LK_OP_EXTEND:
-		return start_extend(start);
+		return lock_extend(&call, request->extend, request->lease_ms);
 	case LK_OP_IS_LOCKED:
-		return question_start(&is_locked, start);
+		return lock_ask(&call, &held, NULL, NULL);
 	case LK_OP_SERVER_TTL:
-		return question_start(&server_ttl, start);
+		return lock_ask(&call, &server_ttl, NULL, NULL);
 	default:
-		assert(start->request->operation == LK_OP_FORCE_RELEASE);
-		return question_start(&force_release, start);
+		assert(request->operation == LK_OP_FORCE_RELEASE);
+		return lock_ask(&call, &force_release, NULL, NULL);
 	}
 }
