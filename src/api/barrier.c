@@ -54,8 +54,8 @@ struct lk_barrier {
 	struct lk__want want; /* its number is that of the wait */
 	struct lk__grant grant;
 	int64_t until_ns;
-	uint64_t met; /* the generation that it ended with */
-	int code;     /* while it settles: why it was not let through */
+	int64_t met; /* the generation that it ended with */
+	int code;    /* while it settles: why it was not let through */
 	lk_error *error;
 	union {
 		struct lk__acquire acquire;
@@ -138,9 +138,9 @@ static int wait_begin(lk_barrier *barrier)
 static int party_met(lk_barrier *barrier)
 {
 	int64_t copies_until_ns = barrier->grant.repeated_until_ns;
-	barrier->met = barrier->grant.fence;
+	barrier->met = (int64_t)barrier->grant.fence;
 	if (barrier->way == ENTERS) {
-		barrier->generation = barrier->met;
+		barrier->generation = barrier->grant.fence;
 		barrier->number = barrier->want.number;
 		barrier->copies_until_ns = copies_until_ns;
 		return 0;
@@ -217,7 +217,7 @@ static int settle_look(lk_barrier *barrier)
 	if (answer)
 		lk__request_free(answer);
 	if (generation > 0 && barrier->way == AWAITS) {
-		barrier->met = (uint64_t)generation;
+		barrier->met = generation;
 		return 0;
 	}
 	int code = generation < 0   ? LK_EMAYBEHELD
@@ -449,7 +449,7 @@ static int barrier_run(struct barrier_call call, lk_cancel *cancel, uint64_t *ge
 	call_begin(call.barrier, call.thread, cancel, NULL, call.error ? call.error : &own);
 	rc = lk__op_run(&call.barrier->op);
 	if (rc == 0 && generation_out)
-		*generation_out = call.barrier->met;
+		*generation_out = (uint64_t)call.barrier->met;
 	party_give_back(call.barrier);
 	lk__leave(call.saved);
 	return rc;

@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/check.h"
@@ -19,8 +20,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "lock/counter.h"
 #include "lock/loop.h"
-#include "lock/operation.h"
 #include "lock/release.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
@@ -53,27 +54,40 @@ static int counter_open(struct lk__counter **counter_out, lk_client *client,
 			const struct lk__recipe *recipe, const void *name, size_t name_size,
 			int64_t permits, int64_t ttl_ms, const char *operation, lk_error *error)
 {
-	struct lk__entry *entry;
 	int rc = lk__name_check_slot(client, name, &name_size, LK__RECORD_PREFIX, operation, error);
-	if (rc == 0)
-		rc = lk__entry_get(&entry, client, recipe, name, name_size, NULL, error);
 	if (rc < 0)
 		return rc;
-	struct lk__counter *counter = lk__counter_new(entry);
-	lk__entry_unref(entry);
+	struct lk__counter *counter = calloc(1, sizeof(*counter));
 	if (!counter)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	rc = lk__entry_get(&counter->entry, client, recipe, name, name_size, NULL, error);
+	if (rc < 0) {
+		free(counter);
+		return rc;
+	}
+	lk__client_ref(client);
+	counter->client = client;
+	atomic_init(&counter->refs, 1);
+	pthread_mutex_init(&counter->mutex, NULL);
 	counter->permits = permits;
 	counter->ttl_ms = ttl_ms;
 	*counter_out = counter;
 	return 0;
 }
 
-/* Frees a handle, or nothing where that is NULL. Returns NULL. */
-static void *counter_free(void *handle)
+/* Gives a reference back, or nothing where that is NULL. Returns NULL. */
+static void *counter_unref(void *handle)
 {
-	if (handle)
-		lk__counter_unref(handle);
+	struct lk__counter *counter = handle;
+	if (!counter || atomic_fetch_sub(&counter->refs, 1) > 1)
+		return NULL;
+	if (!lk__client_forked(counter->client)) {
+		pthread_mutex_destroy(&counter->mutex);
+		lk__entry_unref(counter->entry);
+		lk__client_unref(counter->client);
+	}
+	free(counter->settled);
+	free(counter);
 	return NULL;
 }
 
@@ -118,35 +132,81 @@ static int counter_enter(struct counter_call *call)
 	return rc < 0 ? counter_leave(call, rc) : 0;
 }
 
-/* Starts an asynchronous call, and leaves. NULL: the counter's entry, and no owner. */
-static int counter_go(struct counter_call *call, struct lk__entry *entry,
-		      const struct lk__owner *owner, struct lk__async_want *want)
+/* ---- whole calls, whose arguments are good: 0, with the outputs if it blocks; or a code ---- */
+
+static void giving_free(struct lk__giving *giving)
 {
-	int rc = lk__start_go(call->start, entry ? entry : call->counter->entry, owner, want);
-	return counter_leave(call, rc);
+	if (!giving)
+		return;
+	for (size_t i = 0; i < giving->count; i++)
+		if (giving->part[i].entry)
+			lk__entry_unref(giving->part[i].entry);
+	free(giving->ids);
+	free(giving->renewals);
+	free(giving);
 }
 
-/* ---- whole calls, whose arguments are good: 0, with the outputs if it blocks; or a code ---- */
+static struct lk__op *request_begin(void *of, struct lk__thread *thread, const _Atomic bool *stop,
+				    lk_error *error)
+{
+	(void)stop; /* it waits for an answer alone */
+	return lk__counting_begin(of, thread, error);
+}
+
+static void request_end(void *of)
+{
+	struct lk__counting *request = of;
+	giving_free(request->giving);
+	counter_unref(request->counter);
+	free(request);
+}
+
+/* Starts it in the loop, which has a reference of the counter until its end. */
+static int counting_start(struct counter_call *call, const struct lk__counting *counting)
+{
+	struct lk__counting *request = malloc(sizeof(*request));
+	if (!request) {
+		giving_free(counting->giving);
+		return lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
+	}
+	*request = *counting;
+	atomic_fetch_add(&request->counter->refs, 1);
+	bool tells = request->way != LK__COUNTING_LEASE;
+	int rc = lk__start_go(
+		call->start, NULL, NULL,
+		&(struct lk__async_want){.way = LK__ASYNC_DRIVE,
+					 .driven = {.client = request->counter->client,
+						    .of = request,
+						    .answer = tells ? &request->answer : NULL,
+						    .begin = request_begin,
+						    .end = request_end}});
+	if (rc < 0)
+		request_end(request);
+	return rc;
+}
+
+/* Asks what the call has entered for, and leaves. What goes back is freed. */
+static int counter_ask(struct counter_call *call, struct lk__counting *counting,
+		       int64_t *answer_out)
+{
+	counting->counter = call->counter;
+	counting->operation = call->operation;
+	if (call->start)
+		return counter_leave(call, counting_start(call, counting));
+	int rc = lk__op_run(lk__counting_begin(counting, call->thread, call->error));
+	if (rc == 0)
+		*answer_out = counting->answer;
+	giving_free(counting->giving);
+	return counter_leave(call, rc);
+}
 
 /* Makes a change, and gives the integer that the script answers. */
 static int counter_change(struct counter_call *call, const struct lk__change *change,
 			  int64_t *answer_out)
 {
-	struct lk__counting counting;
+	struct lk__counting counting = {.way = LK__COUNTING_CHANGE, .change = *change};
 	int rc = counter_enter(call);
-	if (rc < 0)
-		return rc;
-	if (call->start)
-		return counter_go(call, NULL, NULL,
-				  &(struct lk__async_want){.way = LK__ASYNC_CHANGE,
-							   .counter = call->counter,
-							   .change = *change});
-	lk__counting_change(&counting, call->counter, call->thread, change, call->operation,
-			    call->error);
-	rc = lk__op_run(&counting.op);
-	if (rc == 0)
-		*answer_out = counting.answer;
-	return counter_leave(call, rc);
+	return rc < 0 ? rc : counter_ask(call, &counting, answer_out);
 }
 
 /* Makes a change, and returns the code or what was answered. */
@@ -157,22 +217,18 @@ static int counter_change_said(struct counter_call call, const struct lk__change
 	return rc < 0 ? rc : (int)answer;
 }
 
-/* Gives the count as it is, 0 without one. */
-static int counter_get(struct counter_call *call, int64_t *count_out)
+/* Asks for the count as it is, 0 without one; or whether it is 0. */
+static int counter_get(struct counter_call *call, enum lk__counting_way way, int64_t *count_out)
 {
-	struct lk__counting counting;
+	struct lk__counting counting = {.way = way};
 	int rc = counter_enter(call);
-	if (rc < 0)
-		return rc;
-	if (call->start)
-		return counter_go(
-			call, NULL, NULL,
-			&(struct lk__async_want){.way = LK__ASYNC_COUNT, .counter = call->counter});
-	lk__counting_look(&counting, call->counter, call->thread, call->operation, call->error);
-	rc = lk__op_run(&counting.op);
-	if (rc == 0)
-		*count_out = counting.answer;
-	return counter_leave(call, rc);
+	return rc < 0 ? rc : counter_ask(call, &counting, count_out);
+}
+
+static int acquire_start(const struct counter_call *call, const struct lk__want *want)
+{
+	return lk__start_go(call->start, call->counter->entry, NULL,
+			    &(struct lk__async_want){.acquire = *want});
 }
 
 /* Waits for the entry's grant, in a blocking call. */
@@ -194,9 +250,8 @@ static int counter_wait(struct counter_call *call, struct lk__want *want)
 		return rc;
 	want->settings.permits = call->counter->permits;
 	want->settings.ttl_ms = call->counter->ttl_ms;
-	return call->start
-		       ? counter_go(call, NULL, NULL, &(struct lk__async_want){.acquire = *want})
-		       : counter_leave(call, counter_acquire(call, want));
+	return counter_leave(call,
+			     call->start ? acquire_start(call, want) : counter_acquire(call, want));
 }
 
 /* ---- the semaphore ---- */
@@ -223,7 +278,7 @@ int lk_semaphore_new(lk_semaphore **semaphore_out, lk_client *client, const void
 
 lk_semaphore *lk_semaphore_free(lk_semaphore *semaphore)
 {
-	return counter_free(semaphore);
+	return counter_unref(semaphore);
 }
 
 /* ---- semaphore: taking ---- */
@@ -341,7 +396,7 @@ int lk_semaphore_available(lk_semaphore *semaphore, int64_t *permits_out, lk_err
 	struct counter_call call = counter_call(semaphore, "lk_semaphore_available", error);
 	if (!permits_out)
 		return lk__fail(error, LK_EINVAL, "%s: permits_out is NULL", call.operation);
-	return counter_get(&call, permits_out);
+	return counter_get(&call, LK__COUNTING_LOOK, permits_out);
 }
 
 int lk__start_semaphore(const struct lk__start *start)
@@ -363,7 +418,7 @@ int lk__start_semaphore(const struct lk__start *start)
 		return counter_change_said(call, &semaphore_deletion);
 	default:
 		assert(request->operation == LK_OP_COUNT);
-		return counter_get(&call, NULL);
+		return counter_get(&call, LK__COUNTING_LOOK, NULL);
 	}
 }
 
@@ -390,7 +445,7 @@ int lk_latch_new(lk_latch **latch_out, lk_client *client, const void *name, size
 
 lk_latch *lk_latch_free(lk_latch *latch)
 {
-	return counter_free(latch);
+	return counter_unref(latch);
 }
 
 /* ---- latch: changing ---- */
@@ -437,34 +492,24 @@ int lk_latch_delete(lk_latch *latch, lk_error *error)
 int lk_latch_count(lk_latch *latch, int64_t *count_out, lk_error *error)
 {
 	struct counter_call call = counter_call(latch, "lk_latch_count", error);
-	int64_t count = 0;
 	if (!count_out)
 		return lk__fail(error, LK_EINVAL, "lk_latch_count: count_out is NULL");
-	int rc = counter_get(&call, &count);
-	if (rc == 0)
-		*count_out = count > 0 ? count : 0;
-	return rc;
+	return counter_get(&call, LK__COUNTING_LOOK, count_out);
 }
 
 /* ---- latch: waiting ---- */
 
-/* Asks even if others wait: what they were told may be older than our own count-down. */
-static int latch_look(struct counter_call *call)
-{
-	int64_t count = 0;
-	int rc = counter_get(call, &count);
-	return rc == 0 && count > 0
-		       ? lk__counter_waited(call->counter->entry, 0, LK_EBUSY, call->error)
-		       : rc;
-}
-
+/* Asks without a wait even if others wait: what they were told may be older than our own
+ * count-down. */
 static int latch_wait(struct counter_call call, int64_t wait_ms, lk_cancel *cancel)
 {
 	struct lk__want want = {.wait_ms = wait_ms, .cancel = cancel};
+	int64_t count;
 	int rc = LK__CHECK(call.operation, call.error, {LK__WAIT, wait_ms});
 	if (rc < 0)
 		return rc;
-	return wait_ms == 0 ? latch_look(&call) : counter_wait(&call, &want);
+	return wait_ms == 0 ? counter_get(&call, LK__COUNTING_AWAIT, &count)
+			    : counter_wait(&call, &want);
 }
 
 int lk_latch_await(lk_latch *latch, int64_t wait_ms, lk_cancel *cancel, lk_error *error)
@@ -487,7 +532,7 @@ int lk__start_latch(const struct lk__start *start)
 		return counter_change_said(call, &latch_deletion);
 	default:
 		assert(request->operation == LK_OP_COUNT);
-		return counter_get(&call, NULL);
+		return counter_get(&call, LK__COUNTING_LOOK, NULL);
 	}
 }
 
@@ -518,7 +563,7 @@ int lk_permit_semaphore_new(lk_permit_semaphore **semaphore_out, lk_client *clie
 
 lk_permit_semaphore *lk_permit_semaphore_free(lk_permit_semaphore *semaphore)
 {
-	return counter_free(semaphore);
+	return counter_unref(semaphore);
 }
 
 /* 0, or LK_EINVAL for what is not an id. */
@@ -575,10 +620,18 @@ static int check_options(const struct counter_call *call, int64_t count,
 					error);
 }
 
+/* Writes the ids of one acquire's permits, of which that is the first. */
+static void permits_fill(const char *first, int64_t count, lk_permit *permits_out)
+{
+	for (int64_t i = 0; i < count; i++)
+		lk__permit_id_at(first, (size_t)i, permits_out[i].id);
+}
+
 /* After the enter; `permits_out` of a blocking call. */
 static int permits_acquire(struct counter_call *call, int64_t count, lk_permit *permits_out,
 			   int64_t wait_ms, const lk_acquire_options *options)
 {
+	char first[LK__FIELD_SIZE];
 	struct lk__grant grant;
 	struct lk__counter *counter = call->counter;
 	struct lk__settings settings = {.permits = counter->permits, .ttl_ms = counter->ttl_ms};
@@ -586,13 +639,20 @@ static int permits_acquire(struct counter_call *call, int64_t count, lk_permit *
 	want.count = count;
 	want.no_loss = counter->no_loss;
 	if (call->start)
-		return counter_go(call, NULL, NULL, &(struct lk__async_want){.acquire = want});
+		return counter_leave(call, acquire_start(call, &want));
 	want.cancel = options->cancel;
 	want.grant_out = &grant;
-	int rc = counter_acquire(call, &want);
+	struct lk__permits_taken *taken = lk__permits_taken_new(count);
+	int rc = taken ? counter_acquire(call, &want)
+		       : lk__fail(call->error, LK_ENOMEM, "%s: out of memory", call->operation);
 	if (rc == 0)
-		rc = lk__permits_hold(counter->entry, call->thread, &want, &grant, permits_out,
-				      NULL, call->operation, call->error);
+		rc = lk__permits_hold(counter->entry, call->thread, &want, &grant, taken,
+				      call->operation, call->error);
+	if (rc == 0) {
+		lk__field(counter->entry, grant.number, first);
+		permits_fill(first, count, permits_out);
+	}
+	lk__permits_taken_free(taken);
 	return counter_leave(call, rc);
 }
 
@@ -652,53 +712,59 @@ int lk_completion_permits(const lk_completion *completion, lk_permit *permits_ou
 		return lk__fail(error, LK_EINVAL,
 				"%s: room is %" PRId64 ", and there are %" PRId64 " permits", name,
 				room, count);
-	for (int64_t i = 0; i < count; i++)
-		lk__permit_id_at(completion->field, (size_t)i, permits_out[i].id);
+	permits_fill(completion->field, count, permits_out);
 	return (int)count;
 }
 
 /* ---- permits: giving back ---- */
 
-/* After the enter. A single permit that this client holds is released as a lock is. */
-static int giving_go(struct counter_call *call, struct lk__giving *giving)
+/* The permits that go back, and all memory that needs: 0 or LK_ENOMEM. NULL can be freed. */
+static int giving_new(struct lk__giving **giving_out, const struct lk__entry *queue,
+		      const lk_permit *permits, size_t count)
 {
-	struct lk__entry *single = giving->count == 1 ? giving->part[0].entry : NULL;
-	struct lk__owner owner = {.name = giving->part[0].permit.id,
-				  .name_size = LK_PERMIT_ID_SIZE - 1};
-	struct lk__counting counting;
-	int rc;
-	if (call->start && single)
-		rc = counter_go(call, single, &owner,
-				&(struct lk__async_want){.way = LK__ASYNC_RELEASE});
-	else if (call->start)
-		rc = counter_go(call, NULL, NULL,
-				&(struct lk__async_want){.way = LK__ASYNC_GIVE,
-							 .counter = call->counter,
-							 .giving = giving});
-	else if (single)
-		rc = counter_leave(
-			call, lk__release_run(single, call->thread, &owner, 0, false, call->error));
-	else {
-		lk__counting_give(&counting, call->counter, call->thread, giving, call->operation,
-				  call->error);
-		rc = counter_leave(call, lk__op_run(&counting.op));
+	struct lk__giving *giving = calloc(1, sizeof(*giving) + count * sizeof(giving->part[0]));
+	*giving_out = giving;
+	if (!giving)
+		return LK_ENOMEM;
+	giving->count = count;
+	giving->ids = calloc(count, sizeof(*giving->ids));
+	giving->renewals = calloc(count, sizeof(*giving->renewals));
+	int rc = giving->ids && giving->renewals ? 0 : LK_ENOMEM;
+	for (size_t i = 0; rc == 0 && i < count; i++) {
+		giving->part[i].permit = permits[i];
+		rc = lk__permit_entry(&giving->part[i].entry, queue, permits[i].id);
 	}
-	if (!call->start || single || rc < 0) /* else it is the request's */
-		lk__giving_free(giving);
 	return rc;
+}
+
+/* A single permit that this client holds is released as a lock is. */
+static int permit_release(struct counter_call *call, struct lk__entry *entry, const char *id)
+{
+	const struct lk__owner owner = {.name = id, .name_size = LK_PERMIT_ID_SIZE - 1};
+	if (call->start)
+		return lk__start_go(call->start, entry, &owner,
+				    &(struct lk__async_want){.way = LK__ASYNC_RELEASE});
+	return lk__release_run(entry, call->thread, &owner, 0, false, call->error);
 }
 
 static int permits_give(struct counter_call call, const lk_permit *permits, int64_t count)
 {
-	struct lk__giving *giving;
+	struct lk__counting counting = {.way = LK__COUNTING_GIVE};
+	int64_t answer;
 	int rc = check_ids(call.operation, permits, count, call.error);
 	if (rc == 0)
 		rc = counter_enter(&call);
 	if (rc < 0)
 		return rc;
-	rc = lk__giving_new(&giving, call.counter->entry, permits, (size_t)count, call.operation,
-			    call.error);
-	return rc < 0 ? counter_leave(&call, rc) : giving_go(&call, giving);
+	rc = giving_new(&counting.giving, call.counter->entry, permits, (size_t)count);
+	struct lk__entry *single = rc == 0 && count == 1 ? counting.giving->part[0].entry : NULL;
+	if (rc == 0 && !single)
+		return counter_ask(&call, &counting, &answer);
+	rc = single ? permit_release(&call, single, permits->id)
+		    : lk__fail(call.error, rc, "%s: out of memory, nothing was done",
+			       call.operation);
+	giving_free(counting.giving);
+	return counter_leave(&call, rc);
 }
 
 int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit *permits,
@@ -712,9 +778,10 @@ int lk_permit_semaphore_release(lk_permit_semaphore *semaphore, const lk_permit 
 
 static int permit_update(struct counter_call call, const char *id, int64_t lease_ms)
 {
-	struct lk__counting counting;
-	struct lk__async_want want = {
-		.way = LK__ASYNC_LEASE, .counter = call.counter, .permit = {.lease_ms = lease_ms}};
+	struct lk__counting counting = {
+		.way = LK__COUNTING_LEASE,
+		.change = {.request = lk__permits_update, .lease_ms = lease_ms}};
+	int64_t answer;
 	int rc = check_id(call.operation, id, call.error);
 	if (rc == 0)
 		rc = LK__CHECK(call.operation, call.error, {LK__LEASE, lease_ms});
@@ -723,12 +790,8 @@ static int permit_update(struct counter_call call, const char *id, int64_t lease
 	if (rc != 0)
 		return rc;
 	assert(id); /* checked above */
-	memcpy(want.permit.id, id, sizeof(want.permit.id));
-	if (call.start)
-		return counter_go(&call, NULL, NULL, &want);
-	lk__counting_lease(&counting, call.counter, call.thread, id, lease_ms, call.operation,
-			   call.error);
-	return counter_leave(&call, lk__op_run(&counting.op));
+	memcpy(counting.change.id, id, sizeof(counting.change.id));
+	return counter_ask(&call, &counting, &answer);
 }
 
 int lk_permit_semaphore_update_lease(lk_permit_semaphore *semaphore, const char *id,
@@ -826,7 +889,8 @@ static int permits_look(lk_permit_semaphore *semaphore, const char *operation, c
 		return rc;
 	struct lk__entry *entry = call.counter->entry;
 	struct lk__request *request = lk__question(lk__permits_look(&entry->target, id));
-	rc = lk__ask_entry(entry, call.thread, request, operation, lk__counter_until_ns(entry),
+	rc = lk__ask_entry(entry, call.thread, request, operation,
+			   lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms),
 			   error);
 	if (rc == LK__WAIT_READY) {
 		rc = look_read(request->reply, operation, seen_out, error);

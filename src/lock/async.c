@@ -9,26 +9,13 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conn/node.h"
+#include "lock/counter.h"
 #include "lock/loop.h"
 #include "lock/multi.h"
 #include "sync/recipes.h"
 #include "topo/topo.h"
 
 /* ---- what is granted, until it is taken ---- */
-
-/* With room for so many; NULL when out of memory. */
-static struct lk__permits_taken *permits_taken_new(size_t room)
-{
-	struct lk__permits_taken *taken;
-	return calloc(1, sizeof(*taken) + room * sizeof(taken->entry[0]));
-}
-
-static void permits_taken_free(struct lk__permits_taken *taken)
-{
-	for (size_t i = 0; taken && i < taken->count; i++)
-		lk__entry_unref(taken->entry[i]);
-	free(taken);
-}
 
 /* Until when all of them are held; 0 when one is lost, or was given up. */
 static int64_t permits_deadline_ns(const struct lk__permits_taken *taken)
@@ -89,8 +76,7 @@ static int permits_begin(struct lk__async *async, lk_error *error)
 {
 	struct lk__completion *completion = async->completion;
 	struct lk__entry *queue = completion->entry;
-	assert(completion->permits && async->grant.number != 0);
-	int rc = lk__permits_hold(queue, &async->thread, &async->want.acquire, &async->grant, NULL,
+	int rc = lk__permits_hold(queue, &async->thread, &async->want.acquire, &async->grant,
 				  completion->permits, async->want.operation, error);
 	if (rc == 0)
 		lk__field(queue, async->grant.number, completion->value.field);
@@ -113,22 +99,6 @@ static int async_acquire_end(struct lk__async *async, int rc)
 
 /* ---- taken ---- */
 
-/* The lease of a grant ended before its owner could know of it: the hold is given up. */
-static void hold_give_up(struct lk__entry *entry, struct lk__hold *hold)
-{
-	assert(hold->count > 0 && hold->entry == entry);
-	if (!hold->lost) {
-		lk__entry_lose(entry, lk__now_ns());
-		lk__entry_release_unasked(entry, hold->number);
-		lk__entry_promote(entry);
-	}
-	if (--hold->count > 0)
-		return;
-	LL_DELETE(entry->lost, hold);
-	lk__hold_free(hold);
-	atomic_fetch_sub(&entry->refs, 1); /* never the last: the completion has one */
-}
-
 static void async_acquired(struct lk__completion *completion)
 {
 	struct lk__entry *entry = completion->entry;
@@ -141,7 +111,7 @@ static void async_acquired(struct lk__completion *completion)
 	} else if (!hold->lost && lk__now_ns() < lk__hold_deadline(hold)) {
 		value->deadline_ns = lk__hold_deadline(hold);
 	} else {
-		hold_give_up(entry, hold);
+		lk__release_count(entry, &completion->owner, NULL); /* it is lost, and given up */
 		lk__fail(&value->error, LK_EMAYBEHELD,
 			 "acquire \"%.100s\": the lease ended before the completion was taken",
 			 entry->name);
@@ -434,7 +404,7 @@ static int permits_prepare(struct lk__completion *completion, const struct lk__e
 {
 	if (want->way != LK__ASYNC_ACQUIRE || entry->target.recipe != &lk__permit_queue_recipe)
 		return 0;
-	completion->permits = permits_taken_new((size_t)want->acquire.count);
+	completion->permits = lk__permits_taken_new(want->acquire.count);
 	return completion->permits ? 0 : LK_ENOMEM;
 }
 
@@ -492,8 +462,6 @@ int lk__async_start(struct lk__completion *completion, struct lk__entry *entry,
 	completion->client = client;
 	completion->entry = entry;
 	completion->async = async;
-	if (want->counter)
-		lk__counter_ref(want->counter);
 	atomic_store(&async->state, ASYNC_STARTED);
 	async_wake(&async->thread);
 	return 0;
@@ -554,7 +522,6 @@ static void async_complete(struct lk__async *async, int rc)
 	struct lk__asyncs *asyncs = &async->client->asyncs;
 	struct lk__completion *completion = async->completion;
 	assert(rc <= 0 && completion);
-	lk__giving_free(async->want.giving);
 	if (async->want.way == LK__ASYNC_ASK && async->want.asked.request)
 		lk__request_free(async->want.asked.request); /* it never began */
 	if (async->want.way == LK__ASYNC_DRIVE)
@@ -564,8 +531,6 @@ static void async_complete(struct lk__async *async, int rc)
 		completion->value.error = (lk_error){0};
 	else
 		completion->value.error.code = rc;
-	if (async->want.counter)
-		lk__counter_unref(async->want.counter); /* the completion has references too */
 	lk__heap_remove(&asyncs->timers, &async->timer);
 	DL_DELETE(asyncs->in_flight, async);
 	atomic_store(&async->state, ASYNC_FREE);
@@ -593,63 +558,31 @@ static void async_init(struct lk__async *async)
 			lk__adopt_init(&async->adopting, completion->entry, thread, &want->acquire,
 				       error);
 			async->op = &async->adopting.op;
-			return;
+			break;
 		}
 		lk__acquire_init(&async->acquire, completion->entry, thread, &want->acquire, error);
 		async->op = &async->acquire.op;
-		return;
+		break;
 	case LK__ASYNC_RELEASE:
 		atomic_fetch_add(&async->client->releasing, 1); /* close waits for it */
 		lk__release_init(&async->releasing, completion->entry, thread, &completion->owner,
 				 want->keep_ms, false, error);
 		async->op = &async->releasing.op;
-		return;
+		break;
 	case LK__ASYNC_EXTEND:
 		lk__extend_init(&async->extending, completion->entry, thread, &completion->owner,
 				want->lease_ms, error);
 		async->op = &async->extending.op;
-		return;
+		break;
 	case LK__ASYNC_DRIVE:
 		async->op = want->driven.begin(want->driven.of, thread, &async->cancelled, error);
-		return;
+		break;
 	case LK__ASYNC_ASK:
 		lk__question_init(&async->question, completion->entry, thread, &async->want.asked,
 				  want->operation, &completion->value.answer, error);
 		async->op = &async->question.op;
-		return;
-	case LK__ASYNC_CHANGE:
-		lk__counting_change(&async->counting, want->counter, thread, &want->change,
-				    want->operation, error);
-		break;
-	case LK__ASYNC_LEASE:
-		lk__counting_lease(&async->counting, want->counter, thread, want->permit.id,
-				   want->permit.lease_ms, want->operation, error);
-		break;
-	case LK__ASYNC_COUNT:
-		lk__counting_look(&async->counting, want->counter, thread, want->operation, error);
-		break;
-	case LK__ASYNC_GIVE:
-		lk__counting_give(&async->counting, want->counter, thread, want->giving,
-				  want->operation, error);
 		break;
 	}
-	async->op = &async->counting.op;
-}
-
-/* Tells the caller of a semaphore or a latch the count. */
-static int count_end(struct lk__async *async, int rc)
-{
-	const struct lk__entry *entry = async->want.counter->entry;
-	lk_completion *value = &async->completion->value;
-	bool latch = entry->target.recipe->flags & LK__FOR_ALL;
-	value->answer = async->counting.answer;
-	if (latch && value->answer < 0)
-		value->answer = 0;
-	if (value->operation != LK_OP_AWAIT)
-		return rc;
-	if (rc == 0 && value->answer > 0)
-		rc = LK_ETIMEDOUT;
-	return lk__counter_waited(entry, 0, rc, &value->error);
 }
 
 /* Its operation has ended with `rc`: what its caller is told. */
@@ -666,15 +599,9 @@ static int async_end(struct lk__async *async, int rc)
 		if (!async->multi)
 			atomic_fetch_sub(&async->client->releasing, 1);
 		return rc;
-	case LK__ASYNC_CHANGE:
-		if (rc == 0)
-			async->completion->value.answer = async->counting.answer;
-		return rc;
-	case LK__ASYNC_COUNT:
-		return count_end(async, rc);
 	case LK__ASYNC_DRIVE:
 		if (async->want.driven.answer)
-			async->completion->value.answer = (int64_t)*async->want.driven.answer;
+			async->completion->value.answer = *async->want.driven.answer;
 		return rc;
 	default:
 		return rc;
@@ -878,7 +805,7 @@ void lk__async_taken(struct lk__completion *completion)
 	else if (completion->value.operation == LK_OP_ACQUIRE)
 		async_refused(completion);
 	multi_taken_free(completion->multi);
-	permits_taken_free(completion->permits);
+	lk__permits_taken_free(completion->permits);
 	if (completion->entry)
 		lk__entry_unref(completion->entry);
 	lk__client_unref(completion->client);

@@ -16,7 +16,6 @@
 
 #include "lock/adopt.h"
 #include "lock/completion_queue.h"
-#include "lock/counter.h"
 #include "lock/extend.h"
 #include "lock/multi.h"
 #include "lock/operation.h"
@@ -27,12 +26,8 @@ enum lk__async_way {
 	LK__ASYNC_ACQUIRE, /* in the entry's wait queue */
 	LK__ASYNC_RELEASE,
 	LK__ASYNC_EXTEND,
-	LK__ASYNC_ASK,    /* a question about a lock, or its forced release */
-	LK__ASYNC_CHANGE, /* of a count */
-	LK__ASYNC_LEASE,  /* the same, of a permit's lease */
-	LK__ASYNC_COUNT,  /* a question: how much the count is */
-	LK__ASYNC_GIVE,   /* permits go back: several, or one of another client */
-	LK__ASYNC_DRIVE,  /* an operation that the caller has */
+	LK__ASYNC_ASK,   /* a question about a lock, or its forced release */
+	LK__ASYNC_DRIVE, /* an operation that the caller has */
 };
 
 /* An operation of another's, which the loop begins and drives; `end`: it is over, and its owner may
@@ -43,7 +38,7 @@ struct lk__driven {
 	struct lk__op *(*begin)(void *of, struct lk__thread *thread, const _Atomic bool *stop,
 				lk_error *error);
 	void (*end)(void *of);
-	const uint64_t *answer; /* of its completion, at its end; NULL: none */
+	const int64_t *answer; /* of its completion, at its end; NULL: none */
 };
 
 /* The arguments of a request; its owner is the completion's. */
@@ -51,15 +46,8 @@ struct lk__async_want {
 	enum lk__async_way way;
 	const char *operation;         /* a constant, for messages */
 	const struct lk__multi *multi; /* the first three: of a multi lock; else NULL. Is copied */
-	struct lk__counter *counter;   /* of CHANGE to GIVE; else NULL */
-	struct lk__giving *giving;     /* GIVE; else NULL. Is the call's if it starts */
 	union {
 		struct lk__want acquire;
-		struct lk__change change;
-		struct {
-			char id[LK_PERMIT_ID_SIZE];
-			int64_t lease_ms;
-		} permit;                    /* LEASE */
 		int64_t lease_ms;            /* EXTEND */
 		int64_t keep_ms;             /* RELEASE */
 		struct lk__questioned asked; /* ASK. Its request is the call's if it starts */
@@ -127,7 +115,6 @@ struct lk__async {
 		struct lk__releasing releasing;
 		struct lk__extending extending;
 		struct lk__question question;
-		struct lk__counting counting;
 	};
 };
 

@@ -12,7 +12,7 @@
 #include "conf/config.h"
 #include "lock/compensation.h"
 #include "lock/hold.h"
-#include "lock/operation.h"
+#include "lock/release.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
 #include "sync/script.h"
@@ -20,45 +20,176 @@
 #define JUST_LOOK_MS 1 /* a lease that renews nothing */
 #define LOOKS_MAX 3    /* at those of ours, while one after the other is lost */
 
-/* ---- counters ---- */
+/* ---- those who wait ---- */
 
-struct lk__counter *lk__counter_new(struct lk__entry *entry)
+int lk__counter_waited(const struct lk__entry *entry, int64_t count, int rc, lk_error *error)
 {
-	struct lk__counter *counter = calloc(1, sizeof(*counter));
-	if (!counter)
-		return NULL;
-	atomic_init(&counter->refs, 1);
-	counter->client = entry->client;
-	counter->entry = entry;
-	lk__client_ref(entry->client);
-	lk__entry_ref(entry);
-	pthread_mutex_init(&counter->mutex, NULL);
-	return counter;
+	bool limit = rc == LK_EBUSY || rc == LK_ETIMEDOUT;
+	assert(rc <= 0);
+	if (!(entry->target.recipe->flags & LK__FOR_ALL))
+		return limit ? lk__fail(error, rc,
+					"acquire %" PRId64 " of \"%.100s\": too few are free%s",
+					count, entry->name,
+					rc == LK_ETIMEDOUT ? ", and the wait limit is reached" : "")
+			     : rc;
+	if (limit)
+		return lk__fail(error, LK_ETIMEDOUT, "await \"%.100s\": it is still closed",
+				entry->name);
+	return rc == LK_EMAYBEHELD
+		       ? lk__fail(error, LK_EUNREACHABLE,
+				  "await \"%.100s\": no answer from the server", entry->name)
+		       : rc;
 }
 
-void lk__counter_ref(struct lk__counter *counter)
+/* ---- permits as holds ---- */
+
+/* Tells whether it has ended as was meant: then it is not ours any more. */
+static bool permit_is_over(struct lk__entry *entry)
 {
-	atomic_fetch_add(&counter->refs, 1);
+	int64_t now_ns = lk__now_ns();
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = entry->hold;
+	if (hold && lk__hold_extra(hold)->no_loss && now_ns >= lk__hold_deadline(hold))
+		lk__entry_lose(entry, now_ns);
+	bool over = !entry->hold && entry->lost && lk__hold_extra(entry->lost)->no_loss;
+	pthread_mutex_unlock(&entry->mutex);
+	return over;
 }
 
-void lk__counter_unref(struct lk__counter *counter)
+int lk__permit_entry(struct lk__entry **entry_out, const struct lk__entry *queue, const char *id)
 {
-	size_t refs = atomic_fetch_sub(&counter->refs, 1);
-	assert(refs > 0);
-	if (refs > 1)
-		return;
-	if (!lk__client_forked(counter->client)) {
-		pthread_mutex_destroy(&counter->mutex);
-		lk__entry_unref(counter->entry);
-		lk__client_unref(counter->client);
+	struct lk__owner owner = {.name = id, .name_size = strlen(id)};
+	int rc = lk__entry_look(entry_out, queue->client, &lk__permit_recipe, queue->name,
+				lk__entry_name_size(queue), &owner);
+	if (rc == 0 && *entry_out && permit_is_over(*entry_out)) {
+		lk__entry_unref(*entry_out);
+		*entry_out = NULL;
 	}
-	free(counter->settled);
-	free(counter);
+	return rc;
 }
 
-int64_t lk__counter_until_ns(const struct lk__entry *entry)
+/* The hold of a permit, if there is one, goes without a word to the server, to which that was said
+ * at `begun_ns`, or later: a copy of its acquire may have run behind it. `compensate`: it may be
+ * held there still. */
+static void permit_drop(struct lk__entry *entry, bool compensate, int64_t begun_ns)
 {
-	return lk__after_ms(lk__now_ns(), entry->client->config->command_timeout_ms);
+	pthread_mutex_lock(&entry->mutex);
+	entry->passing = false;
+	if (entry->hold) {
+		int64_t repeated_ns = entry->grant.repeated_until_ns;
+		uint64_t number = entry->grant.number;
+		lk__entry_drop_hold(entry, lk__now_ns());
+		if (compensate || repeated_ns > begun_ns)
+			lk__compensate(entry, number, lk__later(repeated_ns, lk__now_ns()));
+	} else if (entry->lost) {
+		const struct lk__owner owner = lk__hold_owner(entry->lost);
+		lk__release_count(entry, &owner, NULL);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+void lk__permit_give_up(struct lk__entry *entry)
+{
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = entry->hold ? entry->hold : entry->lost;
+	if (hold) {
+		const struct lk__owner owner = lk__hold_owner(hold);
+		lk__release_drop(entry, &owner, true, NULL);
+	}
+	pthread_mutex_unlock(&entry->mutex);
+}
+
+struct lk__permits_taken *lk__permits_taken_new(int64_t room)
+{
+	struct lk__permits_taken *taken;
+	return calloc(1, sizeof(*taken) + (size_t)room * sizeof(taken->entry[0]));
+}
+
+void lk__permits_taken_free(struct lk__permits_taken *taken)
+{
+	for (size_t i = 0; taken && i < taken->count; i++)
+		lk__entry_unref(taken->entry[i]);
+	free(taken);
+}
+
+/* The next permit of a grant becomes an entry of its own, with a hold. */
+static int permit_keep(struct lk__permits_taken *taken, const struct lk__entry *queue,
+		       struct lk__thread *thread, const struct lk__want *want,
+		       const struct lk__grant *grant, const char *operation, lk_error *error)
+{
+	char id[LK__FIELD_SIZE];
+	struct lk__want own = *want;
+	struct lk__grant its = *grant;
+	struct lk__entry *entry;
+	its.number = lk__permit_number(grant->number, taken->count);
+	lk__permit_recipe.field(queue->client->id, its.number, id);
+	own.owner = (struct lk__owner){.name = id, .name_size = strlen(id)};
+	int rc = lk__entry_get(&entry, queue->client, &lk__permit_recipe, queue->name,
+			       lk__entry_name_size(queue), &own.owner, error);
+	if (rc < 0)
+		return rc;
+	struct lk__hold *hold = lk__hold_wanted(thread, &lk__permit_recipe, &own);
+	if (!hold) {
+		lk__entry_unref(entry);
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
+	}
+	pthread_mutex_lock(&entry->mutex);
+	lk__entry_move_grant(entry, hold, &its);
+	pthread_mutex_unlock(&entry->mutex);
+	taken->entry[taken->count++] = entry;
+	return 0;
+}
+
+/* Finds out whether they can still be said to be held. */
+static int permits_check(const struct lk__entry *queue, const struct lk__grant *grant,
+			 const char *operation, lk_error *error)
+{
+	if (atomic_load(&queue->client->state) != LK__CLIENT_OPEN)
+		return lk__fail(error, LK_ECLOSED, "%s: the client is closed", operation);
+	if (lk__now_ns() >= grant->valid_until_ns)
+		return lk__fail(error, LK_EMAYBEHELD,
+				"%s: the grant arrived after its lease had expired", operation);
+	return 0;
+}
+
+/* They stop being holds. Where close has released some of them, the rest goes in the same way: an
+ * undo of the whole request would end at the first that is gone. */
+static void permits_give_back(struct lk__entry *queue, const struct lk__grant *grant, size_t count,
+			      const struct lk__permits_taken *taken)
+{
+	bool open = atomic_load(&queue->client->state) == LK__CLIENT_OPEN;
+	for (size_t i = 0; i < taken->count; i++) {
+		if (open)
+			permit_drop(taken->entry[i], false, lk__now_ns());
+		else
+			lk__permit_give_up(taken->entry[i]);
+	}
+	if (!open && taken->count < count) /* out of memory: close says so */
+		atomic_store(&queue->client->unreleased, true);
+	if (!open)
+		return;
+	pthread_mutex_lock(&queue->mutex);
+	lk__entry_release_unasked(queue, grant->number);
+	pthread_mutex_unlock(&queue->mutex);
+}
+
+int lk__permits_hold(struct lk__entry *queue, struct lk__thread *thread,
+		     const struct lk__want *want, const struct lk__grant *grant,
+		     struct lk__permits_taken *taken, const char *operation, lk_error *error)
+{
+	lk_client *client = queue->client;
+	size_t count = (size_t)want->count;
+	int rc = 0;
+	assert(count > 0 && grant->number != 0 && taken->count == 0);
+	assert(atomic_load(&client->unclaimed_grants) > 0);
+	while (rc == 0 && taken->count < count)
+		rc = permit_keep(taken, queue, thread, want, grant, operation, error);
+	if (rc == 0)
+		rc = permits_check(queue, grant, operation, error);
+	if (rc < 0)
+		permits_give_back(queue, grant, count, taken);
+	atomic_fetch_sub(&client->unclaimed_grants, 1);
+	return rc;
 }
 
 /* ---- records that can go ---- */
@@ -92,135 +223,151 @@ static void counter_settle(struct lk__counter *counter, uint64_t number)
 	pthread_mutex_unlock(&counter->mutex);
 }
 
+/* ---- asking ---- */
+
+static bool changes(const struct lk__counting *counting)
+{
+	return counting->way == LK__COUNTING_CHANGE || counting->way == LK__COUNTING_LEASE;
+}
+
+static int64_t answer_until_ns(const struct lk__counting *counting)
+{
+	return lk__after_ms(lk__now_ns(), counting->counter->client->config->command_timeout_ms);
+}
+
+/* To be answered by `until_ns`. */
+static int ask_send(struct lk__counting *counting, struct lk__request *request)
+{
+	assert(counting->until_ns > 0);
+	if (!request)
+		return lk__fail(counting->error, LK_ENOMEM, "%s: out of memory",
+				counting->operation);
+	lk__op_ask(&counting->op, lk__entry_scripts(counting->counter->entry), request,
+		   counting->until_ns);
+	return LK__OP_WAITS;
+}
+
+/* Ends it with a code and a text about what it is about. */
+static int counting_fail(const struct lk__counting *counting, int code, const char *text)
+{
+	return lk__fail(counting->error, code, "%s \"%.100s\": %s", counting->operation,
+			counting->counter->entry->name, text);
+}
+
 /* ---- changes ---- */
 
-/* Each begin has its end. */
-static void change_begin(struct lk__changing *changing, struct lk__counter *counter,
-			 const struct lk__change *change, const char *operation)
+static int change_ask(struct lk__counting *counting)
 {
-	*changing = (struct lk__changing){
-		.counter = counter,
-		.operation = operation,
-		.change = *change,
-		.number = atomic_fetch_add(&counter->client->last_number, 1) + 1,
-		.settled = counter_settled(counter),
-	};
-}
-
-/* NULL when out of memory. Its deadline is to be set. */
-static struct lk__request *change_request(const struct lk__changing *changing)
-{
-	struct lk__change change = changing->change;
-	const struct lk__entry *entry = changing->counter->entry;
+	struct lk__change change = counting->change;
+	const struct lk__entry *entry = counting->counter->entry;
 	char field[LK__FIELD_SIZE];
-	assert(changing->number != 0 && changing->number != changing->settled);
-	lk__field_of(entry->client->id, changing->number, field);
+	assert(counting->number != 0 && counting->number != counting->settled);
+	lk__field_of(entry->client->id, counting->number, field);
 	change.target = &entry->target;
 	change.field = field;
-	change.settled = changing->settled;
-	change.ttl_ms = changing->counter->ttl_ms;
-	return change.request(&change);
+	change.settled = counting->settled;
+	change.ttl_ms = counting->counter->ttl_ms;
+	counting->until_ns = answer_until_ns(counting);
+	return ask_send(counting, change.request(&change));
 }
 
-/* Reads a reply without an integer: its code, or LK_OK when the request is to be made anew: under
- * the same number, so that what an earlier copy has done is found. */
-static int change_refused(struct lk__changing *changing, const struct lk__request *request,
-			  lk_error *error)
+/* Reads a reply without an integer: its code, or 1 when the request is to be made anew: under the
+ * same number, so that what an earlier copy has done is found. */
+static int change_refused(struct lk__counting *counting, const struct lk__request *request)
 {
-	const struct lk__entry *entry = changing->counter->entry;
 	const redisReply *reply = request->reply;
 	int64_t server_us = 0;
 	bool late = lk__reply_late(reply, &server_us);
 	if (late)
 		lk__node_learn_time(request->conn->node, server_us, lk__now_ns());
-	if (late && !changing->made_anew) {
-		changing->made_anew = true;
-		return LK_OK;
+	if (late && !counting->made_anew) {
+		counting->made_anew = true;
+		return 1;
 	}
 	if (late)
-		return lk__fail(error, LK_EUNAVAILABLE, "%s \"%.100s\": the server's clock jumps",
-				changing->operation, entry->name);
+		return counting_fail(counting, LK_EUNAVAILABLE, "the server's clock jumps");
 	if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OVERFLOW") == 0)
-		return lk__fail(error, LK_EINVAL,
+		return lk__fail(counting->error, LK_EINVAL,
 				"%s \"%.100s\": the count would leave its range (%" PRId32
 				" … %" PRId32 ")",
-				changing->operation, entry->name, INT32_MIN, INT32_MAX);
-	return lk__fail(error, LK_EPROTOCOL, "%s \"%.100s\": unexpected reply", changing->operation,
-			entry->name);
+				counting->operation, counting->counter->entry->name, INT32_MIN,
+				INT32_MAX);
+	return counting_fail(counting, LK_EPROTOCOL, "unexpected reply");
 }
 
-int lk__change_read(struct lk__changing *changing, const struct lk__request *request,
-		    lk_error *error)
+int lk__change_read(struct lk__counting *counting, const struct lk__request *request)
 {
 	assert(request->reply);
-	changing->copied |= lk__reply_is_of_copy(request);
+	counting->copied |= lk__reply_is_of_copy(request);
 	if (request->reply->type != REDIS_REPLY_INTEGER)
-		return change_refused(changing, request, error);
-	changing->answer = request->reply->integer;
-	return 1;
+		return change_refused(counting, request);
+	counting->answer = request->reply->integer;
+	return 0;
 }
 
 /* It is over, with 0 or a code. Returns what its caller is told. */
-static int change_end(struct lk__changing *changing, int rc, lk_error *error)
+static int change_end(const struct lk__counting *counting, int rc)
 {
-	struct lk__counter *counter = changing->counter;
+	struct lk__counter *counter = counting->counter;
 	assert(rc <= 0);
-	if (rc < 0 && changing->settled) /* nothing says that its record was deleted */
-		counter_settle(counter, changing->settled);
+	if (rc < 0 && counting->settled) /* nothing says that its record was deleted */
+		counter_settle(counter, counting->settled);
 	if (rc < 0)
-		return changing->copied ? lk__fail(error, LK_EMAYBEHELD,
-						   "%s \"%.100s\": refused, but an earlier copy of "
-						   "the request may have run",
-						   changing->operation, counter->entry->name)
+		return counting->copied ? counting_fail(counting, LK_EMAYBEHELD,
+							"refused, but an earlier copy of the "
+							"request may have run")
 					: rc;
-	if (!changing->copied) /* else the record of it is still needed */
-		counter_settle(counter, changing->number);
+	if (!counting->copied) /* else the record of it is still needed */
+		counter_settle(counter, counting->number);
 	return 0;
 }
 
 /* ---- the count ---- */
 
 /* Reads the answer; `rc`: 0, or the code without an answer. The count is 0 without a key. */
-static int count_read(const struct lk__entry *entry, const struct lk__request *request, int rc,
-		      const char *operation, int64_t *count_out, lk_error *error)
+static int count_read(struct lk__counting *counting, const struct lk__request *request, int rc)
 {
+	const struct lk__entry *entry = counting->counter->entry;
+	bool latch = entry->target.recipe->flags & LK__FOR_ALL;
 	if (rc == LK_EWRONGTYPE)
-		return lk__fail(error, rc, "%s \"%.100s\": the key is not a string, so not a %s",
-				operation, entry->name, entry->target.recipe->type);
+		return lk__fail(counting->error, rc,
+				"%s \"%.100s\": the key is not a string, so not a %s",
+				counting->operation, entry->name, entry->target.recipe->type);
 	if (rc == LK_EMAYBEHELD)
-		return lk__fail(error, LK_EUNREACHABLE, "%s: no answer within the command limit",
-				operation);
+		return lk__fail(counting->error, LK_EUNREACHABLE,
+				"%s: no answer within the command limit", counting->operation);
 	if (rc < 0)
 		return rc;
 	const redisReply *reply = request->reply;
 	assert(reply && request->code == 0);
 	int64_t count = 0;
 	if (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_NIL)
-		return lk__fail(error, LK_EPROTOCOL, "%s \"%.100s\": unexpected reply", operation,
-				entry->name);
+		return counting_fail(counting, LK_EPROTOCOL, "unexpected reply");
 	if (reply->type == REDIS_REPLY_STRING &&
 	    !lk__reply_number(reply, INT64_MIN, INT64_MAX, &count))
-		return lk__fail(error, LK_EWRONGTYPE,
+		return lk__fail(counting->error, LK_EWRONGTYPE,
 				"%s \"%.100s\": the key is a string that is not a count, not a %s",
-				operation, entry->name, entry->target.recipe->type);
-	*count_out = count;
-	return 0;
+				counting->operation, entry->name, entry->target.recipe->type);
+	counting->answer = latch && count < 0 ? 0 : count;
+	return counting->way == LK__COUNTING_AWAIT && count > 0
+		       ? lk__counter_waited(entry, 0, LK_ETIMEDOUT, counting->error)
+		       : 0;
 }
 
 /* ---- another lease of a permit ---- */
 
 /* LK_ELOST: a permit of ours is. */
-static int lease_shorten(struct lk__permit_lease *lease)
+static int lease_shorten(struct lk__counting *counting)
 {
-	struct lk__entry *entry = lease->entry;
+	struct lk__entry *entry = counting->permit;
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = entry->hold;
 	int64_t deadline_ns = hold ? lk__hold_deadline(hold) : LK__NEVER;
 	if (hold && now_ns < deadline_ns) {
-		int64_t end_ns = lk__lease_end_ns(now_ns, lease->lease_ms);
-		lease->was_watched = hold->watched;
-		lease->was_own_until_ns = hold->own_until_ns;
+		int64_t end_ns = lk__lease_end_ns(now_ns, counting->change.lease_ms);
+		counting->was_watched = hold->watched;
+		counting->was_own_until_ns = hold->own_until_ns;
 		hold->watched = false;
 		hold->own_until_ns = end_ns < deadline_ns ? end_ns : deadline_ns;
 		lk__watch_hold(entry, now_ns);
@@ -232,48 +379,48 @@ static int lease_shorten(struct lk__permit_lease *lease)
 	return rc;
 }
 
-static int lease_lost(const struct lk__permit_lease *lease, lk_error *error)
+static int lease_lost(const struct lk__counting *counting)
 {
-	return lk__fail(error, LK_ELOST, "%s: %s was lost", lease->operation, lease->id);
+	return lk__fail(counting->error, LK_ELOST, "%s: %s was lost", counting->operation,
+			counting->change.id);
 }
 
 /* The server may let the permit end with the new lease from now on: so do we. Each begin of 0 has
  * its end. */
-static int lease_open(struct lk__permit_lease *lease, lk_error *error)
+static int lease_begin(struct lk__counting *counting)
 {
-	int rc = lk__permit_entry(&lease->entry, lease->queue, lease->id);
+	int rc = lk__permit_entry(&counting->permit, counting->counter->entry, counting->change.id);
 	if (rc < 0)
-		return lk__fail(error, rc, "%s: out of memory", lease->operation);
-	if (lease->entry && lease_shorten(lease) == LK_ELOST) {
-		lk__entry_unref(lease->entry);
-		return lease_lost(lease, error);
+		return lk__fail(counting->error, rc, "%s: out of memory", counting->operation);
+	if (counting->permit && lease_shorten(counting) == LK_ELOST) {
+		lk__entry_unref(counting->permit);
+		return lease_lost(counting);
 	}
-	/* The server remembers the first copy that it ran, however often it is sent. */
-	lease->begun_ns = lk__now_ns();
 	return 0;
 }
 
-/* Sets a hold by the answer, `rc`. */
-static void lease_set(const struct lk__permit_lease *lease, struct lk__hold *hold, int rc)
+/* Sets a hold by the answer, `rc`. The server remembers the first copy that it ran, however often
+ * it is sent. */
+static void lease_set(const struct lk__counting *counting, struct lk__hold *hold, int rc)
 {
 	struct lk__entry *entry = hold->entry;
-	assert(entry == lease->entry);
+	int64_t lease_ms = counting->change.lease_ms;
 	if (rc == 0) {
 		hold->warned = false;
-		hold->lease_ms = entry->grant.lease_ms = lease->lease_ms;
-		hold->own_until_ns = lk__lease_end_ns(lease->begun_ns, lease->lease_ms);
+		hold->lease_ms = entry->grant.lease_ms = lease_ms;
+		hold->own_until_ns = lk__lease_end_ns(counting->begun_ns, lease_ms);
 		entry->grant.valid_until_ns = hold->own_until_ns;
 	} else {
-		hold->watched = lease->was_watched;
-		hold->own_until_ns = lease->was_own_until_ns;
+		hold->watched = counting->was_watched;
+		hold->own_until_ns = counting->was_own_until_ns;
 	}
 	lk__watch_hold(entry, lk__now_ns());
 }
 
 /* A permit of ours that is not in use any more is lost; one that was lost meanwhile stays so. */
-static int lease_conclude(const struct lk__permit_lease *lease, int rc)
+static int lease_conclude(const struct lk__counting *counting, int rc)
 {
-	struct lk__entry *entry = lease->entry;
+	struct lk__entry *entry = counting->permit;
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
 	struct lk__hold *hold = entry->hold;
@@ -282,7 +429,7 @@ static int lease_conclude(const struct lk__permit_lease *lease, int rc)
 	if (gone && !entry->passing)
 		lk__entry_lose(entry, now_ns);
 	else if (hold)
-		lease_set(lease, hold, rc);
+		lease_set(counting, hold, rc);
 	bool lost = !entry->hold && entry->lost && (rc == 0 || rc == LK_ENOTOWNER);
 	if (lost && rc == 0)
 		lk__entry_release_unasked(entry, entry->grant.number);
@@ -290,67 +437,23 @@ static int lease_conclude(const struct lk__permit_lease *lease, int rc)
 	return lost ? LK_ELOST : rc;
 }
 
-/* The change has ended with `rc` and, if that is 0, with this answer. Returns what its caller is
- * told. */
-static int lease_close(struct lk__permit_lease *lease, int rc, int64_t answer, lk_error *error)
+/* The change has ended with `rc`. Returns what its caller is told. */
+static int lease_end(const struct lk__counting *counting, int rc)
 {
-	if (rc == 0 && answer != 1)
-		rc = lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
-			      lease->operation, lease->queue->name, lease->id);
-	if (!lease->entry)
+	if (rc == 0 && counting->answer != 1)
+		rc = lk__fail(counting->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			      counting->operation, counting->counter->entry->name,
+			      counting->change.id);
+	if (!counting->permit)
 		return rc;
 	/* Where the server has it, or may have it, it is not ours beyond the shorter of the two. */
 	if (rc != LK_EMAYBEHELD && rc != LK_ENOTDURABLE)
-		rc = lease_conclude(lease, rc);
-	lk__entry_unref(lease->entry);
-	return rc == LK_ELOST ? lease_lost(lease, error) : rc;
+		rc = lease_conclude(counting, rc);
+	lk__entry_unref(counting->permit);
+	return rc == LK_ELOST ? lease_lost(counting) : rc;
 }
 
-/* ---- several permits that go back ---- */
-
-static int giving_fill(struct lk__giving *giving, const lk_permit *permits)
-{
-	giving->ids = calloc(giving->count, sizeof(*giving->ids));
-	giving->renewals = calloc(giving->count, sizeof(*giving->renewals));
-	int rc = giving->ids && giving->renewals ? 0 : LK_ENOMEM;
-	for (size_t i = 0; rc == 0 && i < giving->count; i++) {
-		struct lk__giving_part *part = &giving->part[i];
-		part->permit = permits[i];
-		rc = lk__permit_entry(&part->entry, giving->queue, part->permit.id);
-	}
-	return rc;
-}
-
-int lk__giving_new(struct lk__giving **giving_out, const struct lk__entry *queue,
-		   const lk_permit *permits, size_t count, const char *operation, lk_error *error)
-{
-	struct lk__giving *giving = calloc(1, sizeof(*giving) + count * sizeof(giving->part[0]));
-	int rc = LK_ENOMEM;
-	if (giving) {
-		giving->queue = queue;
-		giving->operation = operation;
-		giving->count = count;
-		rc = giving_fill(giving, permits);
-	}
-	if (rc == 0) {
-		*giving_out = giving;
-		return 0;
-	}
-	lk__giving_free(giving);
-	return lk__fail(error, rc, "%s: out of memory, nothing was done", operation);
-}
-
-void lk__giving_free(struct lk__giving *giving)
-{
-	if (!giving)
-		return;
-	for (size_t i = 0; i < giving->count; i++)
-		if (giving->part[i].entry)
-			lk__entry_unref(giving->part[i].entry);
-	free(giving->ids);
-	free(giving->renewals);
-	free(giving);
-}
+/* ---- permits that go back: one limit for all that is asked ---- */
 
 /* Tells whether one of ours is sent: what was lost is only given up. What is sent is nobody else's
  * business until the answer is there: a renewal that finds nothing then tells no loss. */
@@ -385,19 +488,10 @@ static void part_stay(const struct lk__giving_part *part)
 	pthread_mutex_unlock(&entry->mutex);
 }
 
-/* To be sent, or LK_ENOMEM. */
-static int giving_ask(const struct lk__giving *giving, struct lk__request *request,
-		      struct lk__request **request_out, lk_error *error)
-{
-	if (!request)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", giving->operation);
-	*request_out = request;
-	return 1;
-}
-
 /* Sends what is not lost. */
-static int giving_send(struct lk__giving *giving, struct lk__request **request_out, lk_error *error)
+static int give_send(struct lk__counting *counting)
 {
+	struct lk__giving *giving = counting->giving;
 	giving->looking = false;
 	giving->sent = giving->ours = 0;
 	for (size_t i = 0; i < giving->count; i++) {
@@ -411,16 +505,17 @@ static int giving_send(struct lk__giving *giving, struct lk__request **request_o
 	assert(giving->ours <= giving->sent && giving->sent <= giving->count);
 	if (giving->sent == 0)
 		return 0;
-	struct lk__request *request = lk__permits_release(&giving->queue->target, giving->ids[0],
-							  giving->sent);
+	struct lk__request *request = lk__permits_release(&counting->counter->entry->target,
+							  giving->ids[0], giving->sent);
 	if (request)
 		request->durable = LK__DURABLE_WHOLLY;
-	return giving_ask(giving, request, request_out, error);
+	return ask_send(counting, request);
 }
 
 /* Asks which of ours are in use still. */
-static int giving_look(struct lk__giving *giving, struct lk__request **request_out, lk_error *error)
+static int give_look(struct lk__counting *counting)
 {
+	struct lk__giving *giving = counting->giving;
 	size_t asked = 0;
 	for (size_t i = 0; i < giving->count; i++) {
 		struct lk__giving_part *part = &giving->part[i];
@@ -431,45 +526,44 @@ static int giving_look(struct lk__giving *giving, struct lk__request **request_o
 	assert(asked > 0 && asked == giving->ours && giving->looks < LOOKS_MAX);
 	giving->looking = true;
 	giving->looks++;
-	return giving_ask(giving, lk__permit_recipe.renew(giving->renewals, asked), request_out,
-			  error);
+	return ask_send(counting, lk__permit_recipe.renew(giving->renewals, asked));
 }
 
-static int giving_uncertain(const struct lk__giving *giving, lk_error *error)
+static int give_uncertain(const struct lk__counting *counting)
 {
-	return lk__fail(error, LK_EMAYBEHELD,
-			"%s \"%.100s\": sent twice; the effect of the first copy is unknown",
-			giving->operation, giving->queue->name);
+	return counting_fail(counting, LK_EMAYBEHELD,
+			     "sent twice; the effect of the first copy is unknown");
 }
 
-static int giving_unknown(const struct lk__giving *giving, lk_error *error)
+static int give_unknown(const struct lk__counting *counting)
 {
-	return lk__fail(error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use", giving->operation,
-			giving->queue->name,
+	const struct lk__giving *giving = counting->giving;
+	return lk__fail(counting->error, LK_ENOTOWNER, "%s \"%.100s\": %s is not in use",
+			counting->operation, counting->counter->entry->name,
 			giving->count == 1 ? giving->part[0].permit.id : "one of the permits");
 }
 
 /* Reads the answer to the release. If one is not in use, it has done nothing, or its first copy has
  * done all. */
-static int giving_released(struct lk__giving *giving, const struct lk__request *answer,
-			   struct lk__request **request_out, lk_error *error)
+static int give_released(struct lk__counting *counting, const struct lk__request *answer)
 {
-	assert(!giving->looking && giving->sent > 0);
+	struct lk__giving *giving = counting->giving;
+	assert(giving->sent > 0);
 	giving->repeated |= answer->sends > 1;
 	if (answer->reply->type != REDIS_REPLY_NIL)
 		return 0;
 	if (giving->ours > 0 && giving->looks < LOOKS_MAX)
-		return giving_look(giving, request_out, error);
+		return give_look(counting);
 	if (giving->repeated && giving->ours == 0)
-		return giving->sent == 1 ? 0 : giving_uncertain(giving, error);
-	return giving_unknown(giving, error);
+		return giving->sent == 1 ? 0 : give_uncertain(counting);
+	return give_unknown(counting);
 }
 
 /* Ours that are not in use are lost, and do not keep the others back: these are sent again. But if
  * all of ours are gone after two copies, the first one has freed them. */
-static int giving_looked(struct lk__giving *giving, const struct lk__request *answer,
-			 struct lk__request **request_out, lk_error *error)
+static int give_looked(struct lk__counting *counting, const struct lk__request *answer)
 {
+	struct lk__giving *giving = counting->giving;
 	size_t at = 0, gone = 0;
 	for (size_t i = 0; i < giving->count; i++) {
 		struct lk__giving_part *part = &giving->part[i];
@@ -478,128 +572,71 @@ static int giving_looked(struct lk__giving *giving, const struct lk__request *an
 		part->gone = lk__reply_renewed(answer, giving->ours, at++) == 0;
 		gone += part->gone;
 	}
-	assert(giving->looking && at == giving->ours);
+	assert(at == giving->ours);
 	if (gone == 0)
-		return giving_unknown(giving, error);
+		return give_unknown(counting);
 	if (giving->repeated && gone == giving->ours)
 		return 0;
-	return giving_send(giving, request_out, error);
+	return give_send(counting);
 }
 
-/* Goes on after the request was answered, or has ended with `rc`: 1 with the next one, 0: none is
- * needed, or a code. */
-static int giving_next(struct lk__giving *giving, int rc, const struct lk__request *answer,
-		       struct lk__request **request_out, lk_error *error)
+/* Goes on after the request was answered, or has ended with `rc`. */
+static int give_next(struct lk__counting *counting, int rc, const struct lk__request *answer)
 {
-	assert(rc < 0 || (rc == 0 && answer && answer->reply));
+	const struct lk__giving *giving = counting->giving;
+	bool looking = giving->looking;
 	if (rc == 0)
-		rc = giving->looking ? giving_looked(giving, answer, request_out, error)
-				     : giving_released(giving, answer, request_out, error);
+		rc = looking ? give_looked(counting, answer) : give_released(counting, answer);
 	bool no_look = rc < 0 && rc != LK_ENOTOWNER && giving->looking;
-	return no_look && giving->repeated ? giving_uncertain(giving, error) : rc;
+	return no_look && giving->repeated ? give_uncertain(counting) : rc;
 }
 
 /* It is over, with 0 or a code. Returns what the caller is told. */
-static int giving_end(struct lk__giving *giving, int rc, lk_error *error)
+static int give_end(const struct lk__counting *counting, int rc)
 {
-	assert(rc <= 0);
+	const struct lk__giving *giving = counting->giving;
 	bool unsure = rc == LK_EMAYBEHELD || rc == LK_ENOTDURABLE;
 	for (size_t i = 0; i < giving->count; i++) {
-		if (rc == 0 || unsure)
-			lk__permit_drop(giving->part[i].entry, unsure, giving->begun_ns);
-		else
-			part_stay(&giving->part[i]);
+		const struct lk__giving_part *part = &giving->part[i];
+		if (part->entry && (rc == 0 || unsure))
+			permit_drop(part->entry, unsure, counting->begun_ns);
+		else if (part->entry)
+			part_stay(part);
 	}
 	if (rc == 0 && giving->sent < giving->count)
-		return lk__fail(error, LK_ELOST, "%s \"%.100s\": %zu of %zu were lost before",
-				giving->operation, giving->queue->name,
-				giving->count - giving->sent, giving->count);
+		return lk__fail(counting->error, LK_ELOST,
+				"%s \"%.100s\": %zu of %zu were lost before", counting->operation,
+				counting->counter->entry->name, giving->count - giving->sent,
+				giving->count);
 	return rc;
-}
-
-/* ---- the operation ---- */
-
-static bool changes(const struct lk__counting *counting)
-{
-	return counting->way == LK__COUNTING_CHANGE || counting->way == LK__COUNTING_LEASE;
-}
-
-/* ---- asking ---- */
-
-/* To be answered by `until_ns`. */
-static int ask_send(struct lk__counting *counting, struct lk__request *request)
-{
-	assert(counting->until_ns > 0);
-	if (!request)
-		return lk__fail(counting->error, LK_ENOMEM, "%s: out of memory",
-				counting->operation);
-	lk__op_ask(&counting->op, lk__entry_scripts(counting->counter->entry), request,
-		   counting->until_ns);
-	return LK__OP_WAITS;
-}
-
-static int ask(struct lk__counting *counting)
-{
-	struct lk__entry *entry = counting->counter->entry;
-	counting->until_ns = lk__counter_until_ns(entry);
-	return ask_send(counting, changes(counting) ? change_request(&counting->changing)
-						    : lk__question(lk__count_look(&entry->target)));
-}
-
-/* ---- permits that go back: one limit for all that is asked ---- */
-
-static int give_begin(struct lk__counting *counting)
-{
-	struct lk__request *request;
-	counting->until_ns = lk__counter_until_ns(counting->counter->entry);
-	counting->giving->begun_ns = lk__now_ns();
-	int rc = giving_send(counting->giving, &request, counting->error);
-	return rc == 1 ? ask_send(counting, request) : rc;
-}
-
-/* Goes on with the answer to what was asked; NULL: it ended with `rc`. */
-static int give_next(struct lk__counting *counting, int rc, const struct lk__request *answer)
-{
-	struct lk__request *request;
-	rc = giving_next(counting->giving, rc, answer, &request, counting->error);
-	return rc == 1 ? ask_send(counting, request) : rc;
-}
-
-/* ---- answers ---- */
-
-/* The request is done, and ours; or had no answer, and is NULL. */
-static int answer_read(struct lk__counting *counting, struct lk__request *request)
-{
-	struct lk__entry *entry = counting->counter->entry;
-	char what[192];
-	snprintf(what, sizeof(what), "%s \"%.100s\"", counting->operation, entry->name);
-	int rc = lk__ask_read(entry->client, request, what, counting->error);
-	if (counting->way == LK__COUNTING_LOOK)
-		rc = count_read(entry, request, rc < 0 ? rc : 0, counting->operation,
-				&counting->answer, counting->error);
-	else if (counting->way == LK__COUNTING_GIVE)
-		rc = give_next(counting, rc < 0 ? rc : 0, rc < 0 ? NULL : request);
-	else if (rc >= 0)
-		rc = lk__change_read(&counting->changing, request, counting->error);
-	lk__request_free(request);
-	if (rc < 0 || !changes(counting))
-		return rc;
-	return rc == 1 ? 0 : ask(counting);
-}
-
-static int answer_look(struct lk__counting *counting)
-{
-	struct lk__request *answer;
-	return lk__op_ask_look(&counting->op, &answer) ? answer_read(counting, answer)
-						       : LK__OP_WAITS;
 }
 
 /* ---- from its begin to its end ---- */
 
-static int counting_go(struct lk__counting *counting)
+static int counting_ask(struct lk__counting *counting)
 {
 	counting->connects = false;
-	return counting->giving ? give_begin(counting) : ask(counting);
+	counting->until_ns = answer_until_ns(counting);
+	if (changes(counting))
+		return change_ask(counting);
+	if (counting->giving)
+		return give_send(counting);
+	return ask_send(counting, lk__question(lk__count_look(&counting->counter->entry->target)));
+}
+
+/* A change waits for a connection first: a caller without one is told why. So do permits that
+ * go back to a cluster, whose map says which replicas must have that. */
+static int counting_first(struct lk__counting *counting)
+{
+	const struct lk__entry *entry = counting->counter->entry;
+	bool routes = changes(counting) || (counting->giving && entry->client->topo->slotted);
+	if (changes(counting)) {
+		counting->number = atomic_fetch_add(&entry->client->last_number, 1) + 1;
+		counting->settled = counter_settled(counting->counter);
+	}
+	counting->connects = routes && lk__op_connect(&counting->op, lk__entry_scripts(entry),
+						      false, answer_until_ns(counting));
+	return counting->connects ? LK__OP_WAITS : counting_ask(counting);
 }
 
 static int connect_look(struct lk__counting *counting)
@@ -609,130 +646,67 @@ static int connect_look(struct lk__counting *counting)
 	if (rc == LK__OP_WAITS)
 		return rc;
 	return rc == LK__WAIT_READY
-		       ? counting_go(counting)
+		       ? counting_ask(counting)
 		       : lk__op_unconnected(counting->counter->entry, counting->operation, rc, &why,
 					    counting->error);
 }
 
-/* A change waits for a connection first: a caller without one is told why. So do permits that
- * go back to a cluster, whose map says which replicas must have that. */
-static int counting_begin(struct lk__counting *counting)
+static int answer_look(struct lk__counting *counting)
 {
 	const struct lk__entry *entry = counting->counter->entry;
-	bool routes = changes(counting) || (counting->giving && entry->client->topo->slotted);
-	counting->connects = routes && lk__op_connect(&counting->op, lk__entry_scripts(entry),
-						      false, lk__counter_until_ns(entry));
-	return counting->connects ? LK__OP_WAITS : counting_go(counting);
-}
-
-/* 0, or a code, and there is nothing to end. */
-static int lease_begin(struct lk__counting *counting)
-{
-	int rc = lease_open(&counting->lease, counting->error);
-	if (rc < 0)
-		return rc;
-	struct lk__change change = {.request = lk__permits_update,
-				    .lease_ms = counting->lease.lease_ms};
-	memcpy(change.id, counting->lease.id, sizeof(change.id));
-	change_begin(&counting->changing, counting->counter, &change, counting->operation);
-	return 0;
+	struct lk__request *request; /* NULL: it had no answer */
+	char what[192];
+	if (!lk__op_ask_look(&counting->op, &request))
+		return LK__OP_WAITS;
+	snprintf(what, sizeof(what), "%s \"%.100s\"", counting->operation, entry->name);
+	int rc = lk__ask_read(entry->client, request, what, counting->error);
+	rc = rc < 0 ? rc : 0;
+	if (counting->giving)
+		rc = give_next(counting, rc, request);
+	else if (!changes(counting))
+		rc = count_read(counting, request, rc);
+	else if (rc == 0)
+		rc = lk__change_read(counting, request);
+	lk__request_free(request);
+	return rc == 1 ? change_ask(counting) : rc;
 }
 
 /* It is over, with 0 or a code. */
-static int counting_end(struct lk__counting *counting, int rc)
+static int counting_end(const struct lk__counting *counting, int rc)
 {
 	assert(rc <= 0);
-	if (counting->way == LK__COUNTING_GIVE)
-		return giving_end(counting->giving, rc, counting->error);
+	if (counting->giving)
+		return give_end(counting, rc);
 	if (!changes(counting))
 		return rc;
-	rc = change_end(&counting->changing, rc, counting->error);
-	counting->answer = counting->changing.answer;
-	return counting->way == LK__COUNTING_CHANGE
-		       ? rc
-		       : lease_close(&counting->lease, rc, counting->answer, counting->error);
+	rc = change_end(counting, rc);
+	return counting->way == LK__COUNTING_LEASE ? lease_end(counting, rc) : rc;
 }
 
 static int counting_step(struct lk__op *op)
 {
 	struct lk__counting *counting = (struct lk__counting *)op;
 	int rc = 0;
-	if (counting->begun) {
-		rc = counting->connects ? connect_look(counting) : answer_look(counting);
+	if (counting->connects) {
+		rc = connect_look(counting);
+	} else if (counting->begun) {
+		rc = answer_look(counting);
 	} else {
 		counting->begun = true;
+		counting->begun_ns = lk__now_ns();
 		if (counting->way == LK__COUNTING_LEASE)
 			rc = lease_begin(counting);
 		if (rc < 0)
 			return rc;
-		rc = counting_begin(counting);
+		rc = counting_first(counting);
 	}
 	return rc == LK__OP_WAITS ? rc : counting_end(counting, rc);
 }
 
-static void counting_init(struct lk__counting *counting, enum lk__counting_way way,
-			  struct lk__counter *counter, struct lk__thread *thread,
-			  const char *operation, lk_error *error)
+struct lk__op *lk__counting_begin(struct lk__counting *counting, struct lk__thread *thread,
+				  lk_error *error)
 {
 	lk__op_begin(&counting->op, counting_step, thread, NULL);
-	counting->way = way;
-	counting->counter = counter;
-	counting->operation = operation;
-	counting->begun = counting->connects = false;
-	counting->giving = NULL;
-	counting->answer = 0;
 	counting->error = error;
-}
-
-void lk__counting_change(struct lk__counting *counting, struct lk__counter *counter,
-			 struct lk__thread *thread, const struct lk__change *change,
-			 const char *operation, lk_error *error)
-{
-	counting_init(counting, LK__COUNTING_CHANGE, counter, thread, operation, error);
-	change_begin(&counting->changing, counter, change, operation);
-}
-
-void lk__counting_lease(struct lk__counting *counting, struct lk__counter *counter,
-			struct lk__thread *thread, const char *id, int64_t lease_ms,
-			const char *operation, lk_error *error)
-{
-	counting_init(counting, LK__COUNTING_LEASE, counter, thread, operation, error);
-	counting->lease = (struct lk__permit_lease){
-		.queue = counter->entry, .operation = operation, .lease_ms = lease_ms};
-	memcpy(counting->lease.id, id, sizeof(counting->lease.id));
-}
-
-void lk__counting_look(struct lk__counting *counting, struct lk__counter *counter,
-		       struct lk__thread *thread, const char *operation, lk_error *error)
-{
-	counting_init(counting, LK__COUNTING_LOOK, counter, thread, operation, error);
-}
-
-void lk__counting_give(struct lk__counting *counting, struct lk__counter *counter,
-		       struct lk__thread *thread, struct lk__giving *giving, const char *operation,
-		       lk_error *error)
-{
-	counting_init(counting, LK__COUNTING_GIVE, counter, thread, operation, error);
-	counting->giving = giving;
-}
-
-/* ---- those who wait ---- */
-
-int lk__counter_waited(const struct lk__entry *entry, int64_t count, int rc, lk_error *error)
-{
-	bool limit = rc == LK_EBUSY || rc == LK_ETIMEDOUT;
-	assert(rc <= 0);
-	if (!(entry->target.recipe->flags & LK__FOR_ALL))
-		return limit ? lk__fail(error, rc,
-					"acquire %" PRId64 " of \"%.100s\": too few are free%s",
-					count, entry->name,
-					rc == LK_ETIMEDOUT ? ", and the wait limit is reached" : "")
-			     : rc;
-	if (limit)
-		return lk__fail(error, LK_ETIMEDOUT, "await \"%.100s\": it is still closed",
-				entry->name);
-	return rc == LK_EMAYBEHELD
-		       ? lk__fail(error, LK_EUNREACHABLE,
-				  "await \"%.100s\": no answer from the server", entry->name)
-		       : rc;
+	return &counting->op;
 }
