@@ -91,9 +91,7 @@ class Call:
     def text(self, writers: dict[str, tuple[str, list[str]]]) -> str:
         body = ["struct lk__words words = {0};"]
         if "count" in self.parameters:
-            each = sum(len(line.names) for line in self.lines if line.each)
-            once = sum(len(line.names) for line in self.lines if not line.each)
-            body += ["assert(count > 0);", f"lk__words_many(&words, {each} * count + {once});"]
+            body.append("assert(count > 0);")
         for table in ("KEYS", "ARGV"):
             for line in (line for line in self.lines if line.table == table):
                 words = "\n\t\t".join(self.word(name, line, writers) for name in line.names)

@@ -12,6 +12,8 @@
 
 #define SHA1_SIZE 40
 #define COMMAND_MOST ((size_t)1 << 30)
+#define CALL_WORDS 3  /* before the keys: EVALSHA, SHA-1, number of keys */
+#define HEAD_ROOM 128 /* for what stands before the words: "*<count>\r\n", and a call's */
 
 static size_t digits_of(size_t number)
 {
@@ -29,6 +31,19 @@ static char *write_head(char *at, char kind, size_t number)
 	return mempcpy(at, "\r\n", 2);
 }
 
+/* "$<size>\r\n<word>\r\n" */
+static size_t word_room(size_t size)
+{
+	return 1 + digits_of(size) + 2 + size + 2;
+}
+
+static char *write_word(char *at, const char *word, size_t size)
+{
+	at = write_head(at, '$', size);
+	at = mempcpy(at, word, size);
+	return mempcpy(at, "\r\n", 2);
+}
+
 /* Our own, and not hiredis' formatter, which prints each size: that was a third of the instructions
  * of an acquire and its release. */
 int lk__write_command(struct lk__buffer *buffer, size_t argc, const char **argv,
@@ -36,16 +51,13 @@ int lk__write_command(struct lk__buffer *buffer, size_t argc, const char **argv,
 {
 	size_t size = 1 + digits_of(argc) + 2;
 	for (size_t i = 0; i < argc && size < COMMAND_MOST; i++)
-		size += 1 + digits_of(sizes[i]) + 2 + sizes[i] + 2;
+		size += word_room(sizes[i]);
 	char *at = size < COMMAND_MOST ? lk__buffer_extend(buffer, size) : NULL;
 	if (!at)
 		return LK_ENOMEM;
 	at = write_head(at, '*', argc);
-	for (size_t i = 0; i < argc; i++) {
-		at = write_head(at, '$', sizes[i]);
-		at = mempcpy(at, argv[i], sizes[i]);
-		at = mempcpy(at, "\r\n", 2);
-	}
+	for (size_t i = 0; i < argc; i++)
+		at = write_word(at, argv[i], sizes[i]);
 	assert(at == buffer->bytes + buffer->end);
 	return 0;
 }
@@ -224,34 +236,17 @@ void lk__request_forget(struct lk__request *request)
 
 /* ---- words ---- */
 
-void lk__words_many(struct lk__words *words, size_t most)
-{
-	if (most <= LK__WORDS_FEW)
-		return;
-	words->room = most;
-	words->argv = calloc(LK__WORDS_HEAD + most, sizeof(*words->argv));
-	words->sizes = calloc(LK__WORDS_HEAD + most, sizeof(*words->sizes));
-	words->kept = calloc(most, sizeof(*words->kept));
-	words->incomplete = !words->argv || !words->sizes || !words->kept;
-}
-
-static void words_few(struct lk__words *words)
-{
-	words->room = LK__WORDS_FEW;
-	words->argv = words->few_argv;
-	words->sizes = words->few_sizes;
-	words->kept = words->few_kept;
-}
-
 void lk__words_add(struct lk__words *words, const char *word, size_t size)
 {
-	if (words->room == 0)
-		words_few(words);
-	words->incomplete |= !word || words->count == words->room;
-	if (words->incomplete)
+	size_t before = words->bytes.end ? 0 : HEAD_ROOM;
+	char *at = NULL;
+	if (word && !words->incomplete && size < COMMAND_MOST)
+		at = lk__buffer_extend(&words->bytes, before + word_room(size));
+	words->incomplete = !at;
+	if (!at)
 		return;
-	words->argv[LK__WORDS_HEAD + words->count] = word;
-	words->sizes[LK__WORDS_HEAD + words->count++] = size;
+	write_word(at + before, word, size);
+	words->count++;
 }
 
 void lk__words_text(struct lk__words *words, const char *text)
@@ -262,21 +257,7 @@ void lk__words_text(struct lk__words *words, const char *text)
 void lk__words_own(struct lk__words *words, char *word, size_t size)
 {
 	lk__words_add(words, word, size);
-	if (words->incomplete)
-		free(word);
-	else
-		words->kept[words->count - 1].owned = true;
-}
-
-void lk__words_copy(struct lk__words *words, const void *word, size_t size)
-{
-	words->incomplete |= size > LK__WORD_COPIED;
-	lk__words_add(words, "", size);
-	if (words->incomplete)
-		return;
-	char *copy = words->kept[words->count - 1].copy;
-	memcpy(copy, word, size);
-	words->argv[LK__WORDS_HEAD + words->count - 1] = copy;
+	free(word);
 }
 
 void lk__words_number(struct lk__words *words, int64_t number)
@@ -286,84 +267,67 @@ void lk__words_number(struct lk__words *words, int64_t number)
 	text[0] = '-';
 	size_t digits = lk__number_write(text + negative,
 					 negative ? -(uint64_t)number : (uint64_t)number);
-	lk__words_copy(words, text, negative + digits);
+	lk__words_add(words, text, negative + digits);
 }
 
 void lk__words_deadline(struct lk__words *words)
 {
 	static const char blank[] = "0000000000000000";
-	assert(sizeof(blank) > LK__STAMP_SIZE && !words->deadline);
+	assert(sizeof(blank) > LK__STAMP_SIZE && !words->deadline_at);
 	lk__words_add(words, blank, LK__STAMP_SIZE);
-	words->deadline = words->count;
+	words->deadline_at = words->bytes.end - 2 - LK__STAMP_SIZE;
 }
 
-/* Notes where the deadline stands in the call: "*count\r\n", then each word as
- * "$size\r\nword\r\n". */
-static void words_mark(const struct lk__words *words, struct lk__request *request)
+/* The request of the words behind that head. */
+static struct lk__request *words_request(struct lk__words *words, const char *head, size_t size)
 {
-	size_t last = LK__WORDS_HEAD + words->deadline - 1;
-	size_t at = 3 + digits_of(LK__WORDS_HEAD + words->count);
-	if (!words->deadline)
-		return;
-	for (size_t i = 0; i < last; i++)
-		at += 5 + digits_of(words->sizes[i]) + words->sizes[i];
-	request->stamp_at = at + 3 + digits_of(words->sizes[last]);
-}
-
-static void words_end(struct lk__words *words)
-{
-	for (size_t i = 0; i < words->count; i++)
-		if (words->kept[i].owned)
-			free((char *)words->argv[LK__WORDS_HEAD + i]);
-	if (words->argv == words->few_argv)
-		return;
-	free(words->argv);
-	free(words->sizes);
-	free(words->kept);
+	assert(words->incomplete || (words->count > 0 && size <= HEAD_ROOM));
+	struct lk__request *request = words->incomplete ? NULL : request_new();
+	if (!request) {
+		lk__buffer_free(&words->bytes);
+		return NULL;
+	}
+	request->bytes = words->bytes;
+	request->bytes.start = HEAD_ROOM - size;
+	memcpy(request->bytes.bytes + request->bytes.start, head, size);
+	if (words->deadline_at)
+		request->stamp_at = words->deadline_at - request->bytes.start;
+	return request;
 }
 
 struct lk__request *lk__words_script(struct lk__words *words, enum lk__script_id script,
 				     size_t key_count)
 {
-	struct lk__request *request = NULL;
-	if (!words->incomplete) {
-		char keys[LK__NUMBER_SIZE];
-		words->argv[0] = "EVALSHA";
-		words->sizes[0] = strlen("EVALSHA");
-		words->argv[1] = lk__scripts[script].sha1;
-		words->sizes[1] = strlen(lk__scripts[script].sha1);
-		words->argv[2] = keys;
-		words->sizes[2] = lk__number_write(keys, key_count);
-		request = lk__request_new(LK__WORDS_HEAD + words->count, words->argv, words->sizes);
-	}
-	if (request) {
-		words_mark(words, request);
-		request->script = (int)script;
-		request->turn = words->turn;
-		request->durable = lk__scripts[script].durable;
-	}
-	words_end(words);
+	char head[HEAD_ROOM], keys[LK__NUMBER_SIZE];
+	char *at = write_head(head, '*', CALL_WORDS + words->count);
+	at = mempcpy(at, by_sha1, strlen(by_sha1));
+	at = mempcpy(at, lk__scripts[script].sha1, SHA1_SIZE);
+	at = mempcpy(at, "\r\n", 2);
+	at = write_word(at, keys, lk__number_write(keys, key_count));
+	struct lk__request *request = words_request(words, head, (size_t)(at - head));
+	if (!request)
+		return NULL;
+	request->script = (int)script;
+	request->turn = words->turn;
+	request->durable = lk__scripts[script].durable;
 	return request;
 }
 
 struct lk__request *lk__words_command(struct lk__words *words)
 {
-	assert(!words->deadline);
-	struct lk__request *request = NULL;
-	if (!words->incomplete)
-		request = lk__request_new(words->count, words->argv + LK__WORDS_HEAD,
-					  words->sizes + LK__WORDS_HEAD);
-	words_end(words);
-	return request;
+	char head[HEAD_ROOM];
+	assert(!words->deadline_at);
+	return words_request(words, head, (size_t)(write_head(head, '*', words->count) - head));
 }
 
 bool lk__words_batch(struct lk__request *batch, struct lk__words *words)
 {
-	bool added = batch && !words->incomplete &&
-		     lk__write_command(&batch->bytes, words->count, words->argv + LK__WORDS_HEAD,
-				       words->sizes + LK__WORDS_HEAD) == 0;
+	struct lk__request *command = lk__words_command(words);
+	bool added = batch && command &&
+		     lk__buffer_append(&batch->bytes, lk__buffer_front(&command->bytes),
+				       lk__buffer_size(&command->bytes)) == 0;
 	if (added)
 		batch->batch++;
-	words_end(words);
+	lk__request_free(command);
 	return added;
 }

@@ -132,42 +132,21 @@ void lk__request_forget(struct lk__request *request);
  * A word may be NULL (out of memory when it was made): then no request is made. The words end with
  * the request that is made of them; so each is used for exactly one.
  */
-#define LK__WORDS_FEW 16   /* so many need no memory of their own */
-#define LK__WORDS_HEAD 3   /* in front of a script's: EVALSHA, SHA-1, number of keys */
-#define LK__WORD_COPIED 24 /* the longest word that is copied, a number with its NUL */
-
-/* The record of one word. */
-struct lk__word {
-	char copy[LK__WORD_COPIED];
-	bool owned;
-};
-
 struct lk__words {
+	struct lk__buffer bytes; /* of the words as they are sent, behind room for what is before */
 	size_t count;
-	size_t room;     /* 0: nothing was added yet */
-	bool incomplete; /* a word is missing: out of memory, or more than was said */
-	size_t deadline; /* one more than the index of that word; 0: none */
-	char turn;       /* the last word, of a try that asks for a turn; else 0 */
-	const char **argv;
-	size_t *sizes;
-	struct lk__word *kept;
-	const char *few_argv[LK__WORDS_HEAD + LK__WORDS_FEW];
-	size_t few_sizes[LK__WORDS_HEAD + LK__WORDS_FEW];
-	struct lk__word few_kept[LK__WORDS_FEW];
+	bool incomplete;    /* a word is missing: out of memory */
+	size_t deadline_at; /* where its digits are; 0: there is none */
+	char turn;          /* the last word, of a try that asks for a turn; else 0 */
 };
 
-/* Before the first word, where there may be more than LK__WORDS_FEW: at most so many. */
-void lk__words_many(struct lk__words *words, size_t most);
-
-/* The word is not copied: it must stay as it is until the request is made. */
+/* The word is copied. */
 void lk__words_add(struct lk__words *words, const char *word, size_t size);
 void lk__words_text(struct lk__words *words, const char *text);
 
-/* The word was allocated, and is freed with the words. */
+/* The word was allocated, and is freed. */
 void lk__words_own(struct lk__words *words, char *word, size_t size);
 
-/* The word is copied; it has at most LK__WORD_COPIED bytes. */
-void lk__words_copy(struct lk__words *words, const void *word, size_t size);
 void lk__words_number(struct lk__words *words, int64_t number);
 
 /* The deadline of a script's call, in µs by the clock of the server that it is sent to. One a

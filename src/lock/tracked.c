@@ -131,7 +131,6 @@ static void looks_finish(struct lk__request *look)
 static struct lk__request *looks_request(const struct lk__looks *looks)
 {
 	struct lk__words words = {0};
-	lk__words_many(&words, 1 + looks->count);
 	lk__words_text(&words, "EXISTS");
 	for (size_t i = 0; i < looks->count; i++)
 		lk__words_add(&words, looks->of[i]->target.key, looks->of[i]->target.key_size);

@@ -210,8 +210,8 @@ static void words_fair_try(struct lk__words *words, const struct lk__try *wanted
 	lk__words_number(words, wanted->lease_ms);
 	lk__words_number(words, fair_alive_ms(wanted));
 	lk__words_deadline(words);
-	lk__words_copy(words, nonce,
-		       (size_t)snprintf(nonce, sizeof(nonce), "%016" PRIx64, wanted->nonce));
+	lk__words_add(words, nonce,
+		      (size_t)snprintf(nonce, sizeof(nonce), "%016" PRIx64, wanted->nonce));
 }
 
 /* ---- the read/write lock ---- */
@@ -340,14 +340,14 @@ static void words_id_bytes(struct lk__words *words, const char *field)
 {
 	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
 	lk__permit_bytes(field, id);
-	lk__words_copy(words, id, sizeof(id));
+	lk__words_add(words, (const char *)id, sizeof(id));
 }
 
 static void words_id_prefix(struct lk__words *words, const char *field)
 {
 	unsigned char id[LK__PERMIT_ID_BYTES] = {0};
 	lk__permit_bytes(field, id);
-	lk__words_copy(words, id, LK__PERMIT_PREFIX_BYTES);
+	lk__words_add(words, (const char *)id, LK__PERMIT_PREFIX_BYTES);
 }
 
 static void words_id_or_none(struct lk__words *words, const char *id)

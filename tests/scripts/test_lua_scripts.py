@@ -94,7 +94,6 @@ lk__noun_verb(const struct lk__renewal *renewals, size_t count, int64_t keep_ms)
 {
 	struct lk__words words = {0};
 	assert(count > 0);
-	lk__words_many(&words, 4 * count + 1);
 	for (size_t i = 0; i < count; i++) {
 		words_key(&words, renewals[i].target);
 	}

@@ -128,7 +128,6 @@ static int call_copy(void)
 static int call_words(void)
 {
 	struct lk__words words = {0};
-	lk__words_many(&words, LK__WORDS_FEW + 1);
 	for (int i = 0; i < 3; i++) {
 		char *key = strdup("key");
 		lk__words_own(&words, key, 3);
