@@ -33,16 +33,13 @@
 
 /* ---- the turn of the loop ---- */
 
-/* Connections that are silent, and those that a crowd has left. */
 static int64_t client_nodes(lk_client *client, int64_t now_ns)
 {
 	struct lk__topo *topo = client->topo;
 	struct lk__node *node;
 	int64_t next_ns = LK__NEVER;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++) {
-		lk__node_judge(node);
-		next_ns = lk__earlier(next_ns, lk__node_rest(node, now_ns));
-	}
+	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
+		next_ns = lk__earlier(next_ns, lk__node_turn(node, now_ns));
 	return next_ns;
 }
 

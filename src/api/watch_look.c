@@ -675,7 +675,7 @@ static bool watch_answered(lk_watch *watch, struct lk__request **answer_out)
 
 static bool may_be_told(const struct lk__watched *watched)
 {
-	return lk__tracking_is_possible(watched->node);
+	return lk__node_may_track(watched->node);
 }
 
 /* Until when a name that was not looked at waits for tracking to begin. */

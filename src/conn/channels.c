@@ -68,6 +68,7 @@ static struct lk__channel *channel_new(struct lk__conn *conn, const char *name, 
 		return NULL;
 	memcpy(channel->name, name, size);
 	channel->name_size = size;
+	channel->tracks = strcmp(channel->name, LK__CHANNEL_TRACKED) == 0;
 	HASH_ADD_KEYPTR(hh, conn->channels, channel->name, channel->name_size, channel);
 	if (!channel->hh.tbl) {
 		free(channel);
@@ -123,8 +124,8 @@ static void channel_add(struct lk__conn *conn, struct lk__channel *channel,
 		channel_begin(conn, channel);
 }
 
-static struct lk__listening *channel_open(struct lk__conn *conn, const char *name, size_t size,
-					  const char *turn, void *owner, bool tracks)
+struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
+				       const char *turn, void *owner)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
@@ -135,7 +136,6 @@ static struct lk__listening *channel_open(struct lk__conn *conn, const char *nam
 	pthread_mutex_lock(&conn->mutex);
 	struct lk__channel *channel = channel_get(conn, name, size);
 	if (channel) {
-		channel->tracks |= tracks;
 		channel_add(conn, channel, listening, turn);
 		if (conn->state == LK__CONN_DOWN)
 			lk__conn_start(conn, &after);
@@ -146,18 +146,6 @@ static struct lk__listening *channel_open(struct lk__conn *conn, const char *nam
 		return listening;
 	free(listening);
 	return NULL;
-}
-
-struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
-				       const char *turn, void *owner)
-{
-	return channel_open(conn, name, size, turn, owner, false);
-}
-
-struct lk__listening *lk__channel_open_tracking(struct lk__conn *conn, const char *name,
-						size_t size)
-{
-	return channel_open(conn, name, size, NULL, NULL, true);
 }
 
 /* Nobody listens any more. */
@@ -194,35 +182,24 @@ void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 	free(listening);
 }
 
-bool lk__channels_linger(const struct lk__conn *conn)
-{
-	return atomic_load_explicit(&conn->left, memory_order_relaxed);
-}
-
-bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size)
-{
-	struct lk__channel *channel;
-	pthread_mutex_lock(&conn->mutex);
-	HASH_FIND(hh, conn->channels, name, size, channel);
-	bool lingers = channel && !channel->listenings && lk__buffer_size(&conn->out) > 0;
-	pthread_mutex_unlock(&conn->mutex);
-	return lingers;
-}
-
 static bool channel_is_on(const struct lk__conn *conn, const struct lk__channel *channel)
 {
 	return conn->state == LK__CONN_UP && channel->wanted && channel->unconfirmed == 0 &&
 	       channel->code == 0 && !channel->astray;
 }
 
-bool lk__channel_is_heard(struct lk__conn *conn, const char *name, size_t size)
+enum lk__channel_role lk__channel_role(struct lk__conn *conn, const char *name, size_t size)
 {
 	struct lk__channel *channel;
+	enum lk__channel_role role = LK__CHANNEL_STRANGER;
 	pthread_mutex_lock(&conn->mutex);
 	HASH_FIND(hh, conn->channels, name, size, channel);
-	bool heard = channel && channel->listenings && channel_is_on(conn, channel);
+	if (channel && channel->listenings && channel_is_on(conn, channel))
+		role = LK__CHANNEL_LISTENER;
+	else if (channel && !channel->listenings && lk__buffer_size(&conn->out) > 0)
+		role = LK__CHANNEL_LEAVES;
 	pthread_mutex_unlock(&conn->mutex);
-	return heard;
+	return role;
 }
 
 static void channel_mark(const struct lk__conn *conn, const struct lk__listening *listening,
@@ -308,9 +285,11 @@ bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening)
 	return on;
 }
 
-void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening)
+void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening,
+			     struct lk__heard *heard)
 {
 	pthread_mutex_lock(&conn->mutex);
+	channel_mark(conn, listening, heard);
 	if (channel_is_on(conn, listening->channel))
 		listening->echoes += lk__node_tellings(conn->node);
 	pthread_mutex_unlock(&conn->mutex);
@@ -419,25 +398,16 @@ void lk__channel_stand_down(struct lk__conn *conn, const struct lk__heard *heard
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-int lk__channel_await_look(struct lk__conn *conn, const struct lk__heard *heard, lk_error *error)
-{
-	int rc = LK__WAIT_TIME_UP;
-	pthread_mutex_lock(&conn->mutex);
-	if (conn->state == LK__CONN_CLOSED)
-		rc = LK_ECLOSED;
-	else if (heard_on_or_failed(heard))
-		rc = channel_awaited(conn, heard->listening->channel, error);
-	pthread_mutex_unlock(&conn->mutex);
-	return rc;
-}
-
-int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard)
+int lk__channel_look(struct lk__conn *conn, struct lk__heard *heard, bool subscribes,
+		     lk_error *error)
 {
 	int rc = LK__WAIT_TIME_UP;
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_CLOSED) {
 		rc = LK_ECLOSED;
-	} else if (heard_something(heard)) {
+	} else if (heard_what(heard, subscribes) && subscribes) {
+		rc = channel_awaited(conn, heard->listening->channel, error);
+	} else if (heard_what(heard, subscribes)) {
 		rc = LK__WAIT_READY;
 		heard_payload(heard);
 	}
@@ -453,7 +423,7 @@ int lk__channel_await(struct lk__conn *conn, struct lk__listening *listening,
 	int rc;
 	lk__channel_mark(conn, listening, &heard);
 	lk__channel_stand_by(conn, &heard, true, &standby, thread, until_ns);
-	while ((rc = lk__channel_await_look(conn, &heard, error)) == LK__WAIT_TIME_UP &&
+	while ((rc = lk__channel_look(conn, &heard, true, error)) == LK__WAIT_TIME_UP &&
 	       lk__now_ns() < until_ns)
 		lk__channel_sleep(conn, &heard, true, thread, until_ns, NULL);
 	lk__channel_stand_down(conn, &heard, &standby);
@@ -700,6 +670,7 @@ static void channels_take(struct lk__conn *conn, redisReply *reply, struct lk__d
 static void channels_lost(struct lk__conn *conn)
 {
 	struct lk__channel *channel, *next;
+	lk__tracking_conn(conn, 0);
 	if (conn->kind != LK__CONN_MESSAGES)
 		return;
 	while (conn->in_flight) {
@@ -715,9 +686,10 @@ static void channels_lost(struct lk__conn *conn)
 	}
 }
 
-static void channels_restore(struct lk__conn *conn)
+static void channels_made(struct lk__conn *conn, int64_t id)
 {
 	struct lk__channel *channel, *next;
+	lk__tracking_conn(conn, id);
 	HASH_ITER(hh, conn->channels, channel, next)
 	{
 		channel->code = 0;
@@ -744,5 +716,5 @@ const struct lk__channels_ops lk__channels_ops = {
 	.take = channels_take,
 	.probe = channels_probe,
 	.lost = channels_lost,
-	.restore = channels_restore,
+	.made = channels_made,
 };

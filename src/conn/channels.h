@@ -16,7 +16,8 @@
 #include "base/containers.h"
 #include "conn/conn.h"
 
-#define LK__PAYLOAD_SIZE 48 /* what is kept of a message, with its NUL */
+#define LK__CHANNEL_TRACKED "__redis__:invalidate" /* the server tells there what was tracked */
+#define LK__PAYLOAD_SIZE 48                        /* what is kept of a message, with its NUL */
 
 /* Messages of our own releases, where clients have turns (sync/give_turn.lua). */
 #define LK__TOLD_OTHERS '0'  /* on the channel, before a number: it is another's turn */
@@ -29,7 +30,7 @@ struct lk__channel {
 	UT_hash_handle hh;
 	size_t unconfirmed;  /* commands whose answer is to come */
 	bool wanted;         /* the last command was SUBSCRIBE */
-	bool tracks;         /* the server tells there what was tracked: it is never sharded */
+	bool tracks;         /* it is that one, which is never sharded */
 	bool astray;         /* the server has said so: the slot is not its own */
 	uint64_t generation; /* confirmed subscriptions */
 	struct lk__listening *listenings;
@@ -73,20 +74,22 @@ struct lk__heard {
 struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, size_t size,
 				       const char *turn, void *owner);
 
-/* Listens to what the server tells of tracked keys: tracking.h. */
-struct lk__listening *lk__channel_open_tracking(struct lk__conn *conn, const char *name,
-						size_t size);
-
 /* Ends it; the last one unsubscribes. */
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);
 
-/* Tells whether the server still takes us for a listener: lk__channel_close() left its UNSUBSCRIBE
- * to be sent by the loop. A hint. */
-bool lk__channel_lingers(struct lk__conn *conn, const char *name, size_t size);
-/* Tells whether the server takes us for a listener because some entry of ours is one. */
-bool lk__channel_is_heard(struct lk__conn *conn, const char *name, size_t size);
-/* Tells whether lk__channel_lingers() may be so for any channel. */
-bool lk__channels_linger(const struct lk__conn *conn);
+/* What the server takes us for on that channel. A hint. */
+enum lk__channel_role {
+	LK__CHANNEL_STRANGER,
+	LK__CHANNEL_LISTENER, /* because some entry of ours is one */
+	LK__CHANNEL_LEAVES,   /* still for one: our UNSUBSCRIBE was left to the loop */
+};
+enum lk__channel_role lk__channel_role(struct lk__conn *conn, const char *name, size_t size);
+
+/* Tells whether we may be leaving any. */
+static inline bool lk__channels_leave(const struct lk__conn *conn)
+{
+	return atomic_load_explicit(&conn->left, memory_order_relaxed);
+}
 
 /* Notes what was heard up to now. */
 void lk__channel_mark(struct lk__conn *conn, struct lk__listening *listening,
@@ -110,9 +113,10 @@ bool lk__channel_sync(struct lk__conn *conn, struct lk__listening *listening);
 /* Tells whether subscribed and confirmed. */
 bool lk__channel_listens(struct lk__conn *conn, struct lk__listening *listening);
 
-/* A release of ours is about to be published: its message tells us nothing new. The
- * opposite: it was not. */
-void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening);
+/* Marks what was heard before a release of ours, which is about to be published: its message tells
+ * us nothing new. The opposite: it was not. */
+void lk__channel_expect_echo(struct lk__conn *conn, struct lk__listening *listening,
+			     struct lk__heard *heard);
 void lk__channel_drop_echo(struct lk__conn *conn, struct lk__listening *listening);
 
 /*
@@ -126,8 +130,8 @@ bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, 
 			  struct lk__standby *standby, struct lk__thread *thread, int64_t until_ns);
 void lk__channel_stand_down(struct lk__conn *conn, const struct lk__heard *heard,
 			    struct lk__standby *standby);
-int lk__channel_await_look(struct lk__conn *conn, const struct lk__heard *heard, lk_error *error);
-int lk__channel_hear_look(struct lk__conn *conn, struct lk__heard *heard);
+int lk__channel_look(struct lk__conn *conn, struct lk__heard *heard, bool subscribes,
+		     lk_error *error);
 
 /* In between, in the calling thread: reads the connection if nobody else does, until there is
  * something to look at. */

@@ -19,6 +19,7 @@
 #include "net/stream.h"
 #include "resp/reply.h"
 
+#define REST_NS (30000 * LK__MS)      /* without use, and a connection for a crowd is closed */
 #define FIRST_PAUSE_NS (100 * LK__MS) /* the longest before an attempt, until one has succeeded */
 
 int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
@@ -214,7 +215,7 @@ static int64_t conn_until_ns(const struct lk__conn *conn, int64_t since_ns)
 	return until_ns;
 }
 
-/* It must break for its silence: so may others, which lk__node_judge() looks at. */
+/* It must break for its silence: so may others, which the loop's turn looks at. */
 static void conn_fell_silent(struct lk__conn *conn)
 {
 	struct lk__node *node = conn->node;
@@ -290,10 +291,8 @@ static void conn_drop_stream(struct lk__conn *conn)
 {
 	if (conn->stream && conn->silent) /* a copy that comes late is one more to be given back */
 		lk__socket_discard(conn->stream->fd);
-	if (conn->stream) {
+	if (conn->stream)
 		lk__socket_shutdown(conn->stream->fd);
-		lk__tracking_conn_lost(conn);
-	}
 	conn->watched = false;
 	atomic_store(&conn->armed, false);
 	lk__stream_close(conn->stream);
@@ -465,7 +464,7 @@ static bool conn_is_past(const struct lk__conn *conn)
 	return finder && atomic_load(&finder->generation) != conn->generation;
 }
 
-void lk__conn_disown(struct lk__conn *conn, const char *reason)
+static void conn_disown(struct lk__conn *conn, const char *reason)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
@@ -488,6 +487,23 @@ void lk__conn_disown(struct lk__conn *conn, const char *reason)
 	lk__conn_unlock(conn, &after);
 }
 
+void lk__node_disown(struct lk__node *node, const char *reason)
+{
+	struct lk__conn *conn;
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		conn_disown(conn, reason);
+}
+
+/* A handshake that was sent then was answered. */
+static void conn_note_greeting(struct lk__node *node, int64_t sent_ns)
+{
+	int64_t last_ns = atomic_load(&node->greeted_ns);
+	while (last_ns < sent_ns &&
+	       !atomic_compare_exchange_weak(&node->greeted_ns, &last_ns, sent_ns))
+		continue;
+	atomic_store(&node->judges, true);
+}
+
 static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 			 struct lk__reader *reader, const struct lk__greeting *greeting,
 			 bool watched)
@@ -504,7 +520,9 @@ static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 	conn->stream = stream;
 	conn->reader = reader;
 	conn->greeted_ns = greeting->sent_ns;
-	lk__node_note_greeting(conn->node, greeting->sent_ns);
+	conn_note_greeting(conn->node, greeting->sent_ns);
+	lk__node_hear_time(conn->node, greeting->server_us, greeting->sent_ns,
+			   greeting->received_ns);
 	conn->generation = greeting->generation;
 	memcpy(conn->place, greeting->place, sizeof(conn->place));
 	lk__node_note_place(conn->node, conn->place);
@@ -526,7 +544,6 @@ static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 	atomic_store(&conn->node->replicas.look_ns, 0);
 	conn->proved = false;
 	conn->last_error.code = 0;
-	lk__tracking_conn_made(conn, greeting->client_id);
 	lk__trace_conn(conn, "connected");
 	atomic_fetch_add_explicit(&conn->node->counters.connects, 1, memory_order_relaxed);
 	if (conn_is_past(conn)) { /* found before another became the master */
@@ -539,8 +556,7 @@ static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 	struct lk__request *request;
 	DL_FOREACH(conn->in_flight, request)
 	lk__conn_append(conn, request);
-	if (conn->kind == LK__CONN_MESSAGES)
-		conn->node->channels_ops->restore(conn);
+	conn->node->channels_ops->made(conn, greeting->client_id);
 	lk__conn_flush(conn);
 	conn_wake_all(conn, &after);
 	conn->node->events->up(conn->node->context);
@@ -621,10 +637,12 @@ static bool conn_retire(struct lk__conn *conn)
 		return false;
 	}
 	conn_drop_stream(conn);
+	conn->node->channels_ops->lost(conn);
 	return true;
 }
 
-int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns)
+/* Closes it if it is at rest and has sent nothing for so long; else when to look again. */
+static int64_t conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns)
 {
 	int64_t next_ns = LK__NEVER;
 	pthread_mutex_lock(&conn->mutex);
@@ -637,7 +655,9 @@ int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns)
 	return next_ns;
 }
 
-void lk__conn_desert(struct lk__conn *conn, int64_t since_ns)
+/* Another of its node was silent since `since_ns`, and is lost. If this one has been idle since
+ * before, it is closed, or made anew where somebody listens. */
+static void conn_desert(struct lk__conn *conn, int64_t since_ns)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
@@ -798,9 +818,9 @@ int64_t lk__node_mute_since_ns(struct lk__node *node)
 	return since_ns == LK__NEVER ? since_ns : lk__later(since_ns, heard_ns);
 }
 
-/* ---- the same, in the loop's turn ---- */
-
-void lk__conn_look_again(struct lk__conn *conn)
+/* Has one that is in doubt looked at again, now that another has been greeted; and one whose
+ * handshake may be. */
+static void conn_look_again(struct lk__conn *conn)
 {
 	struct lk__deferred after;
 	lk__deferred_init(&after);
@@ -814,6 +834,35 @@ void lk__conn_look_again(struct lk__conn *conn)
 			conn->node->events->attention(conn->node->context);
 	}
 	lk__conn_unlock_held(conn, &after);
+}
+
+static void node_judge(struct lk__node *node)
+{
+	struct lk__conn *conn;
+	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+		conn_look_again(conn);
+	int64_t silent_ns = atomic_load(&node->silent_ns);
+	if (silent_ns > 0 && silent_ns < atomic_load(&node->greeted_ns)) {
+		atomic_store(&node->silent_ns, 0);
+		for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
+			conn_desert(conn, silent_ns);
+	}
+	conn_rest(&node->probe, lk__now_ns(), 0);
+}
+
+int64_t lk__node_turn(struct lk__node *node, int64_t now_ns)
+{
+	size_t count = atomic_load(&node->script_count);
+	int64_t next_ns = LK__NEVER;
+	if (atomic_exchange(&node->opens_work, false))
+		lk__conn_open(&node->work);
+	if (atomic_exchange(&node->judges, false))
+		node_judge(node);
+	for (size_t i = 1; i < count; i++)
+		if (node->scripts[i]->state == LK__CONN_UP)
+			next_ns = lk__earlier(next_ns,
+					      conn_rest(node->scripts[i], now_ns, REST_NS));
+	return next_ns;
 }
 
 struct lk__conn *lk__node_work(struct lk__node *node)

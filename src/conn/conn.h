@@ -33,6 +33,7 @@
 #include <lockkeeper/error.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/containers.h"
 #include "base/door.h"
 #include "base/thread.h"
@@ -90,7 +91,7 @@ struct lk__conn {
 	enum lk__conn_kind kind;
 	unsigned char index;               /* kind SCRIPTS: among those of its node */
 	enum lk__conn_state _Atomic state; /* written under the mutex */
-	_Atomic unsigned callers; /* that wait for an answer here, or are about to: see share.c */
+	_Atomic unsigned callers; /* that wait for an answer here, or are about to: see node.c */
 	int64_t used_ns;          /* when it came up, or last sent something */
 	int64_t heard_ns;         /* when it came up, or something was last read */
 	int64_t doubt_ns;         /* when its silence is to be doubted, or before: conn.c */
@@ -177,6 +178,13 @@ static inline void lk__deferred_init(struct lk__deferred *after)
 	after->probe_ns = 0;
 }
 
+/* How long a silence is borne where there is so much time for an answer; 50 ms at least, for an
+ * answer may be slow by itself. */
+static inline int64_t lk__patience_ns(int64_t left_ns)
+{
+	return lk__later(left_ns / 3, 50 * LK__MS);
+}
+
 /* Its leader looks again. */
 static inline void lk__conn_wake(const struct lk__conn *conn)
 {
@@ -203,11 +211,6 @@ bool lk__conn_is_idle(const void *conn);
 /* Not idle in between: the caller has an answer to read yet, and may have more to send then. */
 void lk__conn_pin(struct lk__conn *conn);
 void lk__conn_unpin(struct lk__conn *conn);
-
-/* Breaks it, unread, if it was found before the present generation of the node's finder; one that
- * is being made is looked for anew, at once, and so is one that is wanted next. For a thread that
- * holds no mutex. */
-void lk__conn_disown(struct lk__conn *conn, const char *reason);
 
 /* Ends it: everything in flight is done, every waiter returns LK_ECLOSED. */
 void lk__conn_close(struct lk__conn *conn);
@@ -317,17 +320,6 @@ bool lk__conn_may_come(const struct lk_config *config, int code);
 /* Begins to connect if it is down and its pause is over; waits for nothing. */
 void lk__conn_open(struct lk__conn *conn);
 
-/* Closes it if it is at rest and has sent nothing for so long; else when to look again. */
-int64_t lk__conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns);
-
-/* Another of its node was silent since `since_ns`, and is lost. If this one has been idle since
- * before, it is closed, or made anew where somebody listens. */
-void lk__conn_desert(struct lk__conn *conn, int64_t since_ns);
-
-/* Has one that is in doubt looked at again, now that another has been greeted; and one whose
- * handshake may be. */
-void lk__conn_look_again(struct lk__conn *conn);
-
 /* Tells whether it is up, and its handshake, which was answered, was sent at that time or later. */
 bool lk__conn_greeted_since(struct lk__conn *conn, int64_t since_ns);
 
@@ -362,8 +354,6 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out);
 int64_t lk__conn_next_ns(const struct lk__conn *conn); /* when to look, if nothing comes */
 /* When the silence of one that owes answers is to be doubted; 0: at once, by one more look. */
 int64_t lk__conn_doubt_ns(const struct lk__conn *conn);
-/* How long a silence is borne where there is so much time for an answer. */
-int64_t lk__patience_ns(int64_t left_ns);
 /* If it is being made, it is needed until the request needs its answer. */
 void lk__conn_hasten(struct lk__conn *conn, const struct lk__request *request);
 /* Makes the one that shows whether a server that says nothing would greet another. */
@@ -423,8 +413,9 @@ struct lk__acks_ops {
 struct lk__channels_ops {
 	void (*take)(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after);
 	void (*probe)(struct lk__conn *conn); /* PING when it has been silent for long */
+	/* Each of its node's connections that was made, as the server calls it, or has ended. */
+	void (*made)(struct lk__conn *conn, int64_t id);
 	void (*lost)(struct lk__conn *conn);
-	void (*restore)(struct lk__conn *conn);
 };
 
 extern const struct lk__acks_ops lk__acks_ops;

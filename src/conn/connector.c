@@ -16,9 +16,7 @@
 #include "resp/reply.h"
 
 #define CLOSED_PAUSE_NS (100 * LK__MS) /* far longer than its leader takes to notice */
-#define PARTS 3                        /* of the time for an answer: doubt begins with the second */
-#define PAUSE_NS (50 * LK__MS) /* at least, before each doubt: an answer may be slow by itself */
-#define DOUBT_TIMES 3          /* as long as before, each time */
+#define DOUBT_TIMES 3                  /* as long as before, each time */
 
 enum connector_state { CONNECTOR_PAUSE, CONNECTOR_FIND, CONNECTOR_MAKE };
 
@@ -113,8 +111,6 @@ static bool connector_deliver(struct lk__connector *connector, struct attempt *a
 {
 	bool watched = connector->set_fd >= 0 &&
 		       connector_arm(connector, attempt->stream->fd, POLLIN);
-	lk__node_hear_time(connector->conn->node, greeting->server_us, greeting->sent_ns,
-			   greeting->received_ns);
 	bool taken = connector->ops->made(connector->conn, attempt->stream, reader, greeting,
 					  watched);
 	if (taken) {
@@ -244,11 +240,6 @@ static int64_t connector_until_ns(const struct lk__connector *connector)
 	int64_t needed_ns = atomic_load(&connector->needed_ns);
 	return needed_ns > lk__now_ns() ? lk__earlier(connector->deadline_ns, needed_ns)
 					: connector->deadline_ns;
-}
-
-int64_t lk__patience_ns(int64_t left_ns)
-{
-	return lk__later(left_ns / PARTS, PAUSE_NS);
 }
 
 /* When it is doubted next: each time three times as much has passed as before. */

@@ -26,7 +26,7 @@
  *
  * `generation` is raised whenever the server that is believed changes. A connection remembers the
  * one with which it was found. What an older one still says is not believed: the topology calls
- * lk__conn_disown() after it has raised the generation, and a connection that is installed later
+ * lk__node_disown() after it has raised the generation, and a connection that is installed later
  * compares for itself.
  */
 
@@ -203,10 +203,10 @@ struct lk__node {
 	struct lk__log log;
 	const struct lk__node_events *events;
 	void *context;
-	/* Those that were made so far: the first, and others since there was a crowd: share.c. */
+	/* Those that were made so far: the first, and others since there was a crowd: node.c. */
 	struct lk__conn *scripts[LK__SCRIPT_CONNECTIONS_MAX];
 	_Atomic size_t script_count;
-	_Atomic int crowd;           /* how often callers found none free, see share.c */
+	_Atomic int crowd;           /* how often callers found none free, see node.c */
 	_Atomic bool gathered;       /* all share one of them: there are so many callers */
 	_Atomic bool growing, grown; /* one makes another; nobody may any more */
 	/* It has run over any of them, and the server has not been without it since. */
@@ -227,7 +227,8 @@ struct lk__node {
 	struct lk__conn messages;
 	struct lk__conn work;
 	struct lk__conn probe;       /* made where another is silent, and closed again: conn.c */
-	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was opened */
+	_Atomic int64_t work_due_ns; /* 0: nothing is renewed here; LK__NEVER: was to be opened */
+	_Atomic bool opens_work;     /* the loop's next turn does that */
 	_Atomic int64_t offset_ns;   /* server time - CLOCK_BOOTTIME, a lower bound; 0: unknown */
 	_Atomic int64_t before_ns;   /* the difference before the server's clock stepped back … */
 	_Atomic int64_t fell_ns;     /* … which was noticed then */
@@ -253,7 +254,9 @@ static inline void lk__node_count_failover(struct lk__node *node, const char *pl
 		atomic_fetch_add_explicit(&node->counters.failovers, 1, memory_order_relaxed);
 }
 
-/* Another server is the master: disowns all its connections, see lk__conn_disown(). */
+/* Another server is the master: breaks, unread, all connections that were found before the present
+ * generation of the finder. One that is being made is looked for anew, at once, and so is one that
+ * is wanted next. For a thread that holds no mutex. */
 void lk__node_disown(struct lk__node *node, const char *reason);
 
 /* Where its server is may be known: those who make its connections look. */
@@ -294,36 +297,38 @@ int lk__node_add_conn(struct lk__node *node, lk_error *error);
 /* Chooses one for a caller that is about to wait for an answer, and counts it there until
  * lk__conn_part(). `crowded_out`: there are callers for one more. */
 struct lk__conn *lk__node_join(struct lk__node *node, bool *crowded_out);
-void lk__conn_join(struct lk__conn *conn); /* this one */
-void lk__conn_part(struct lk__conn *conn);
+static inline void lk__conn_join(struct lk__conn *conn) /* this one */
+{
+	atomic_fetch_add_explicit(&conn->callers, 1, memory_order_relaxed);
+}
+
+static inline void lk__conn_part(struct lk__conn *conn)
+{
+	atomic_fetch_sub_explicit(&conn->callers, 1, memory_order_relaxed);
+}
 
 /* Begins to open one more, unless there are `connections`, one is being opened, or could not be had
  * lately. */
 void lk__node_grow(struct lk__node *node);
 void lk__node_stop_growing(struct lk__node *node);
 
-/* A handshake that was sent then was answered. */
-void lk__node_note_greeting(struct lk__node *node, int64_t sent_ns);
-
 /* Since when it owes callers an answer, and says nothing on any connection; LK__NEVER: it owes
  * none. Renewals have no caller that waits. Where the server refused or ended a connection, it has
  * answered. */
 int64_t lk__node_mute_since_ns(struct lk__node *node);
 
-/* The loop's turn: those that are silent while others were greeted break, and those that have been
- * idle for as long are closed. */
-void lk__node_judge(struct lk__node *node);
-
 /* How many there are beside the first. */
 size_t lk__node_extra(struct lk__node *node);
 
-/* The loop's turn: closes those that have not been used for long. When the next is due. */
-int64_t lk__node_rest(struct lk__node *node, int64_t now_ns);
+/* The loop's turn: opens the background's connection, when that is due. Connections that are silent
+ * while others were greeted break, those that have been idle for as long are closed, and so are
+ * those for a crowd that have not been used for long. Returns when the next of these is due. */
+int64_t lk__node_turn(struct lk__node *node, int64_t now_ns);
 
 /*
- * Something will be renewed: the background's connection is opened while descriptors are there, a
- * moment after the first such call, since a lock that is held for less needs none. When to call
- * again, or LK__NEVER.
+ * Something will be renewed: the loop is to open the background's connection while descriptors are
+ * there, a moment after the first such call, since a lock that is held for less needs none. When to
+ * call again, or LK__NEVER.
  */
 int64_t lk__node_prepare(struct lk__node *node, int64_t now_ns);
 
@@ -342,6 +347,14 @@ void lk__node_learn_time(struct lk__node *node, int64_t server_us, int64_t recei
  */
 void lk__node_hear_time(struct lk__node *node, int64_t server_us, int64_t sent_ns,
 			int64_t received_ns);
+
+/* Tells whether changes of its keys may be told (tracking.h), as far as is known: by the option,
+ * and by no proxy that spreads. */
+static inline bool lk__node_may_track(const struct lk__node *node)
+{
+	return node->config->chosen.tracks && !atomic_load(&node->spreads) &&
+	       !lk__tracking_is_refused(&node->tracking);
+}
 
 /* How many messages tell of one release, and how many subscriptions hear of each. */
 static inline unsigned lk__node_tellings(const struct lk__node *node)
@@ -368,9 +381,6 @@ static inline bool lk__node_is_acked(const struct lk__node *node)
 	return node->fsync != LK__FSYNC_OFF || lk__node_acks(node) > 0 ||
 	       (node->acks == LK__ACKS_ALL && lk__replicas_may_be(&node->replicas));
 }
-
-/* Tells whether it is time to ask; then the caller does. */
-bool lk__node_asks_time(struct lk__node *node);
 
 /*
  * The largest difference with which the deadline of a request under way at `now_ns` may have been

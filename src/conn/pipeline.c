@@ -25,7 +25,8 @@
 #define REDIRECTS_MAX 16 /* of one request: more mean that servers redirect in a circle */
 #define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
 #define COMMAND_NS (10 * LK__US)    /* a script takes the server at least, about */
-#define DRAIN_NS (250 * LK__MS)     /* for the answers that a former master owes */
+#define ASK_TIME_NS (1000 * LK__MS)
+#define DRAIN_NS (250 * LK__MS)   /* for the answers that a former master owes */
 #define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
 
 /* ---- writing ---- */
@@ -140,6 +141,15 @@ static void conn_ran(struct lk__conn *conn, const struct lk__request *request)
 		atomic_store(there, true);
 }
 
+/* Tells whether it is time to ask; then the caller does. */
+static bool node_asks_time(struct lk__node *node)
+{
+	int64_t now_ns = lk__now_ns();
+	int64_t asked_ns = atomic_load_explicit(&node->asked_ns, memory_order_relaxed);
+	return now_ns - asked_ns >= ASK_TIME_NS &&
+	       atomic_compare_exchange_strong(&node->asked_ns, &asked_ns, now_ns);
+}
+
 /* The server's clock may be set while we are connected: it is asked along with other commands.
  * Not with questions: they have no deadline by that clock, and a client that only waits sends few
  * others. */
@@ -172,7 +182,7 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 		return;
 	lk__request_address(request, conn->node->told_by,
 			    lk__node_server_us(conn->node, request->deadline_ns));
-	if (conn->kind != LK__CONN_MESSAGES && !request->question && lk__node_asks_time(conn->node))
+	if (conn->kind != LK__CONN_MESSAGES && !request->question && node_asks_time(conn->node))
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT &&
 	    (conn_lacks(conn, request->script) || request->loads >= LOADS_VAIN))

@@ -15,21 +15,119 @@
 #include "conn/node.h"
 #include "conn/request.h"
 
-#define CHANNEL "__redis__:invalidate"
+#define TOUCHED_MAX ((size_t)1 << 20) /* bytes of keys that wait for the loop */
 
-bool lk__tracking_is_possible(const struct lk__node *node)
+void lk__tracking_tell_loop(struct lk__node *node)
 {
-	return node->config->chosen.tracks && !atomic_load(&node->spreads) &&
-	       atomic_load(&node->tracking.state) != LK__TRACKING_REFUSED;
+	atomic_store(&node->tracking.told, true);
+	if (node->events->told)
+		node->events->told(node->context);
 }
+
+static struct lk__tracked_key *key_find(struct lk__node *node, const char *key, size_t size)
+{
+	struct lk__tracked_key *found;
+	HASH_FIND(hh, node->tracking.keys, key, size, found);
+	return found;
+}
+
+/* Tells whether all of them are alone. */
+static bool key_tell(struct lk__tracked_key *of, enum lk__tracking_news news,
+		     struct lk__deferred *after)
+{
+	struct lk__tracker *tracker, *next;
+	bool alone = true;
+	DL_FOREACH_SAFE(of->trackers, tracker, next)
+	{
+		alone &= tracker->alone;
+		tracker->tell(tracker, news, after);
+	}
+	return alone;
+}
+
+static void keys_tell(struct lk__node *node, enum lk__tracking_news news,
+		      struct lk__deferred *after)
+{
+	struct lk__tracked_key *of, *next;
+	HASH_ITER(hh, node->tracking.keys, of, next)
+	key_tell(of, news, after);
+}
+
+/* ---- messages ---- */
+
+static void touched_add(struct lk__tracking *tracking, const char *key, size_t size)
+{
+	uint32_t bytes = (uint32_t)size;
+	bool fits = lk__buffer_size(&tracking->touched) + sizeof(bytes) + size <= TOUCHED_MAX;
+	char *room = fits ? lk__buffer_extend(&tracking->touched, sizeof(bytes) + size) : NULL;
+	if (!room) {
+		tracking->all = true;
+		return;
+	}
+	memcpy(room, &bytes, sizeof(bytes));
+	memcpy(room + sizeof(bytes), key, size);
+}
+
+/* Tells whether the loop has to know. */
+static bool message_key(struct lk__node *node, const redisReply *key, struct lk__deferred *after)
+{
+	if (key->type != REDIS_REPLY_STRING)
+		return false;
+	struct lk__tracked_key *of = key_find(node, key->str, key->len);
+	if (of && key_tell(of, LK__TRACKING_TOUCHED, after))
+		return false;
+	touched_add(&node->tracking, key->str, key->len);
+	return true;
+}
+
+void lk__tracking_message(struct lk__conn *conn, const redisReply *keys, struct lk__deferred *after)
+{
+	struct lk__node *node = conn->node;
+	bool tells = false;
+	if (keys->type == REDIS_REPLY_ARRAY) {
+		for (size_t i = 0; i < keys->elements; i++)
+			tells |= message_key(node, keys->element[i], after);
+	} else {
+		node->tracking.all = tells = true;
+		keys_tell(node, LK__TRACKING_FLUSHED, after);
+	}
+	if (tells)
+		lk__tracking_tell_loop(node);
+}
+
+/* ---- connections ---- */
+
+/* Questions and looks from before are of an older generation now. */
+static void tracking_lost(struct lk__node *node)
+{
+	struct lk__tracking *tracking = &node->tracking;
+	int was = atomic_exchange(&tracking->state, LK__TRACKING_OFF);
+	if (was == LK__TRACKING_OFF)
+		return;
+	if (atomic_fetch_add(&tracking->generation, 1) == UINT32_MAX)
+		atomic_fetch_add(&tracking->generation, 1);
+	if (was == LK__TRACKING_ON)
+		atomic_store(&tracking->lost, true);
+	lk__tracking_tell_loop(node);
+}
+
+void lk__tracking_conn(struct lk__conn *conn, int64_t id)
+{
+	if (conn->kind == LK__CONN_MESSAGES)
+		atomic_store(&conn->node->tracking.redirect, id);
+	if (id == 0 && (conn->kind == LK__CONN_MESSAGES || conn->kind == LK__CONN_WORK))
+		tracking_lost(conn->node);
+}
+
+/* ---- who wants to hear ---- */
 
 void lk__tracking_want(struct lk__node *node)
 {
 	struct lk__tracking *tracking = &node->tracking;
-	if (!lk__tracking_is_possible(node) || atomic_exchange(&tracking->wanted, true))
+	if (!lk__node_may_track(node) || atomic_exchange(&tracking->wanted, true))
 		return;
-	struct lk__listening *channel = lk__channel_open_tracking(&node->messages, CHANNEL,
-								  strlen(CHANNEL));
+	struct lk__listening *channel = lk__channel_open(&node->messages, LK__CHANNEL_TRACKED,
+							 strlen(LK__CHANNEL_TRACKED), NULL, NULL);
 	pthread_mutex_lock(&node->messages.mutex);
 	tracking->channel = channel;
 	pthread_mutex_unlock(&node->messages.mutex);
@@ -38,11 +136,9 @@ void lk__tracking_want(struct lk__node *node)
 	lk__tracking_tell_loop(node);
 }
 
-/* ---- trackers ---- */
-
 static struct lk__tracked_key *key_get(struct lk__node *node, const char *key, size_t size)
 {
-	struct lk__tracked_key *of = lk__tracked_key_find(node, key, size);
+	struct lk__tracked_key *of = key_find(node, key, size);
 	if (of)
 		return of;
 	of = calloc(1, sizeof(*of) + size);
@@ -99,9 +195,9 @@ bool lk__tracking_take(struct lk__node *node, struct lk__touched *touched_out)
 	tracking->touched = (struct lk__buffer){0};
 	tracking->all = false;
 	if (touched_out->lost)
-		lk__tracked_keys_tell(node, LK__TRACKING_LOST, &after);
+		keys_tell(node, LK__TRACKING_LOST, &after);
 	if (touched_out->begins)
-		lk__tracked_keys_tell(node, LK__TRACKING_BEGINS, &after);
+		keys_tell(node, LK__TRACKING_BEGINS, &after);
 	if (node->messages.leader) /* it may be one who was told, and sleeps on the socket */
 		lk__conn_wake(&node->messages);
 	lk__conn_unlock(&node->messages, &after);
@@ -281,4 +377,15 @@ void lk__tracking_looked(struct lk__node *node, const struct lk__request *look)
 	uint32_t generation = atomic_load(&node->tracking.generation);
 	if (tracking_becomes(node, generation, LK__TRACKING_ON, LK__TRACKING_REFUSED))
 		tracking_refused(node, "CLIENT CACHING", reply->element[0]->str);
+}
+
+void lk__tracking_free(struct lk__node *node)
+{
+	struct lk__tracked_key *of, *next;
+	HASH_ITER(hh, node->tracking.keys, of, next)
+	{
+		HASH_DEL(node->tracking.keys, of);
+		free(of);
+	}
+	lk__buffer_free(&node->tracking.touched);
 }

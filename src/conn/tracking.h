@@ -86,9 +86,6 @@ struct lk__tracking {
 	char reason[160];          /* why it is refused; "" */
 };
 
-/* Tells whether it may be had here, as far as is known: the option, and no proxy that spreads. */
-bool lk__tracking_is_possible(const struct lk__node *node);
-
 /* From now on it is to be on. Any thread; an entry's mutex may be held. */
 void lk__tracking_want(struct lk__node *node);
 
@@ -139,9 +136,9 @@ const char *lk__touched_next(struct lk__touched *touched, size_t *size_out);
 
 /* ---- for src/conn alone ---- */
 
-/* The connection was made, and the server calls it so; or it has ended. Its mutex is held. */
-void lk__tracking_conn_made(struct lk__conn *conn, int64_t id);
-void lk__tracking_conn_lost(struct lk__conn *conn);
+/* The connection was made, and the server calls it so (-1: it does not say); 0: it has ended. Its
+ * mutex is held. */
+void lk__tracking_conn(struct lk__conn *conn, int64_t id);
 
 /* Below: with the mutex of the connection for subscriptions held. */
 
@@ -149,9 +146,6 @@ void lk__tracking_conn_lost(struct lk__conn *conn);
 void lk__tracking_message(struct lk__conn *conn, const struct redisReply *keys,
 			  struct lk__deferred *after);
 
-struct lk__tracked_key *lk__tracked_key_find(struct lk__node *node, const char *key, size_t size);
-void lk__tracked_keys_tell(struct lk__node *node, enum lk__tracking_news news,
-			   struct lk__deferred *after);
 void lk__tracking_tell_loop(struct lk__node *node);
 void lk__tracking_free(struct lk__node *node);
 

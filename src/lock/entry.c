@@ -634,7 +634,7 @@ void lk__field(const struct lk__entry *entry, uint64_t number, char field_out[LK
 /* ---- its connection ---- */
 
 /*
- * On which of its node's connections for scripts an entry is (conn/share.c).
+ * On which of its node's connections for scripts an entry is (conn/node.c).
  *
  * It stays on one while anything of it is under way there: a try, a release, a number that is
  * compensated, an acquire of which a copy may still run. So no release overtakes its acquire, and

@@ -304,7 +304,7 @@ struct lk__entry {
 	/* Numbers that may be held and nobody wants; not those that the master has released. */
 	_Atomic unsigned compensating;
 	_Atomic unsigned releasing; /* releases that are under way */
-	_Atomic uint8_t conn_index; /* of the node's connections for scripts, see share.c */
+	_Atomic uint8_t conn_index; /* of the node's connections for scripts, see conn/node.c */
 	bool passing : 1;
 	bool sent_off : 1;   /* by a release that nobody waits for: the lease ends it */
 	bool lingers : 1;    /* has a reference of its own until the hold-off is over */
@@ -477,7 +477,7 @@ static inline struct lk__listening *lk__entry_channel(const struct lk__entry *en
 /*
  * For a caller that is about to send and to wait for the answer: the connection for that on the
  * node, with the caller counted there until lk__conn_part(). It may be another than before, see
- * share.c.
+ * conn/node.c.
  */
 struct lk__conn *lk__entry_join(struct lk__entry *entry, struct lk__node *node);
 

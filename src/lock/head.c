@@ -260,7 +260,7 @@ static bool entry_has_front(const struct lk__entry *entry)
 	if (entry->is_quorum || !waiting || !waiting->channel)
 		return false;
 	bool has_place = is_fair(entry) ? waiting->place.most_ns != 0 : waiting->has_place;
-	return has_place && lk__tracking_is_possible(entry->target.node);
+	return has_place && lk__node_may_track(entry->target.node);
 }
 
 /* Tells whether the last question still counts: its node has told of keys ever since, and it was

@@ -202,8 +202,7 @@ int lk__op_listen_look(struct lk__op *op, int over, lk_error *why)
 	int rc = over;
 	assert(op->waits == LK__OP_MESSAGE);
 	if (!rc)
-		rc = op->subscribes ? lk__channel_await_look(op->conn, &op->mark, why)
-				    : lk__channel_hear_look(op->conn, &op->mark);
+		rc = lk__channel_look(op->conn, &op->mark, op->subscribes, why);
 	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < op->until_ns)
 		return LK__OP_WAITS;
 	lk__channel_stand_down(op->conn, &op->mark, &op->standby);

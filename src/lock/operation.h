@@ -96,7 +96,7 @@ void lk__op_ask(struct lk__op *op, struct lk__conn *conn, struct lk__request *re
 bool lk__op_ask_look(struct lk__op *op, struct lk__request **answer_out);
 
 /* A message, or the subscription itself, since op->mark. False: it is there already. Look: as
- * lk__channel_await_look() or lk__channel_hear_look(). */
+ * lk__channel_look(). */
 bool lk__op_listen(struct lk__op *op, struct lk__conn *conn, bool subscribes, int64_t until_ns);
 int lk__op_listen_look(struct lk__op *op, int over, lk_error *why);
 

@@ -26,19 +26,25 @@ static int release_code(int code)
 	return code == LK_EWRONGTYPE || code == LK_ECLOSED ? code : LK_EMAYBEHELD;
 }
 
-/* Tells whether the server still takes us for a listener. Without memory it is taken for a
- * stranger, and we hold off once in vain. */
+/* What the server takes us for on the lock's channel; for a stranger without memory for its name,
+ * so that we hold off once in vain. */
+static enum lk__channel_role release_role(const struct lk__entry *entry)
+{
+	size_t size;
+	char *name = lk__target_channel(&entry->target, &size);
+	enum lk__channel_role role = LK__CHANNEL_STRANGER;
+	if (name)
+		role = lk__channel_role(lk__entry_messages(entry), name, size);
+	free(name);
+	return role;
+}
+
+/* Tells whether the server still takes us for a listener, so that nobody is held off for. */
 static bool release_lingers(const struct lk__entry *entry)
 {
-	const struct lk__target *target = &entry->target;
-	struct lk__conn *conn = lk__entry_messages(entry);
-	size_t size;
-	if (!target->recipe->channel_prefix || !lk__channels_linger(conn))
-		return false;
-	char *name = lk__target_channel(target, &size);
-	bool lingers = name && lk__channel_lingers(conn, name, size);
-	free(name);
-	return lingers;
+	return entry->target.recipe->channel_prefix &&
+	       lk__channels_leave(lk__entry_messages(entry)) &&
+	       release_role(entry) == LK__CHANNEL_LEAVES;
 }
 
 void lk__release_begin(struct lk__release *release, struct lk__entry *entry, int64_t keep_ms,
@@ -57,9 +63,8 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, int
 	entry->grant.repeated_until_ns = 0;
 	release->lingers = !release->echo && release_lingers(entry);
 	if (release->echo) {
-		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
-				 &entry->waiting->mark);
-		lk__channel_expect_echo(lk__entry_messages(entry), lk__entry_channel(entry));
+		lk__channel_expect_echo(lk__entry_messages(entry), lk__entry_channel(entry),
+					&entry->waiting->mark);
 	}
 }
 
@@ -67,15 +72,10 @@ void lk__release_begin(struct lk__release *release, struct lk__entry *entry, int
  * be it: threads of one client do not hold off for each other. */
 static bool release_is_heard_by_us(const struct lk__entry *entry)
 {
-	struct lk__conn *conn = lk__entry_messages(entry);
-	size_t size;
-	if (entry->target.recipe->sharing != LK__EACH_OWNER)
-		return lk__entry_channel(entry) &&
-		       lk__channel_listens(conn, lk__entry_channel(entry));
-	char *name = lk__target_channel(&entry->target, &size);
-	bool heard = name && lk__channel_is_heard(conn, name, size);
-	free(name);
-	return heard;
+	if (entry->target.recipe->sharing == LK__EACH_OWNER)
+		return release_role(entry) == LK__CHANNEL_LISTENER;
+	return lk__entry_channel(entry) &&
+	       lk__channel_listens(lk__entry_messages(entry), lk__entry_channel(entry));
 }
 
 /* Freed on the wire: others who listen are let in first, also by a caller who comes right back. */

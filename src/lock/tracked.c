@@ -40,7 +40,7 @@ int64_t lk__tracked_due_ns(const struct lk__entry *entry)
 		return entry->tracked ? LK__NEVER : first_ns;
 	const struct lk__node *node = lk__entry_node(entry);
 	if (entry->tracked == generation_of(node) || !lk__tracked_has_room(entry) ||
-	    !lk__tracking_is_possible(node))
+	    !lk__node_may_track(node))
 		return LK__NEVER;
 	if (lk__tracking_is_wanted(&node->tracking) && !lk__tracking_is_on(&node->tracking))
 		return LK__NEVER; /* it comes up when that begins */

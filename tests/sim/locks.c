@@ -207,7 +207,8 @@ static void round_of(struct worker *worker, lk_lock *lock)
 		sim_sleep(sim_between(0, sim_chance(200) ? 400 : 50) * SIM_MS);
 }
 
-/* Another connection, as for a crowd; or one that is not in use is closed, as after a long time. */
+/* Another connection, as for a crowd; or those that are not in use are closed, as after a long
+ * time. */
 static void change_connections(const struct worker *worker)
 {
 	struct lk__topo *topo = worker->client->topo;
@@ -216,7 +217,7 @@ static void change_connections(const struct worker *worker)
 	if (sim_chance(700))
 		lk__node_grow(node);
 	else if (count > 1)
-		lk__conn_rest(node->scripts[sim_between(1, (int64_t)count - 1)], lk__now_ns(), 0);
+		lk__node_turn(node, lk__now_ns() + REST_MS * SIM_MS);
 }
 
 static int own_acquire(struct worker *worker, lk_lock *own, int64_t wait_ms)

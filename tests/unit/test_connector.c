@@ -157,7 +157,7 @@ static void moves_to(int port)
 {
 	place = port;
 	atomic_fetch_add(&finder.generation, 1);
-	lk__conn_disown(conn, "the master is elsewhere");
+	lk__node_disown(&node, "the master is elsewhere");
 }
 
 static void test_a_silent_server_is_left(void **state)
@@ -297,8 +297,9 @@ static void comes_twice(int listener, int fds[2])
 	assert_int_equal(node.probe.state, LK__CONN_CONNECTING);
 	assert_false(is_called(listener));
 	int before = events_count;
-	lk__node_note_greeting(&node, lk__now_ns());
-	lk__node_judge(&node);
+	atomic_store(&node.greeted_ns, lk__now_ns());
+	atomic_store(&node.judges, true);
+	lk__node_turn(&node, lk__now_ns());
 	assert_true(events_count > before); /* a turn is due */
 	comes_to(listener);
 	fds[1] = accepts(listener);

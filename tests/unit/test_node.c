@@ -321,9 +321,9 @@ static void test_one_that_was_not_used_for_long_is_closed(void **state)
 	(void)state;
 	add_conns();
 	int64_t now_ns = lk__now_ns(), later_ns = now_ns + 60000 * LK__MS;
-	assert_true(lk__node_rest(&node, now_ns) > now_ns);
+	assert_true(lk__node_turn(&node, now_ns) > now_ns);
 	assert_int_equal(closed, 0);
-	assert_true(lk__node_rest(&node, later_ns) == LK__NEVER);
+	assert_true(lk__node_turn(&node, later_ns) == LK__NEVER);
 	assert_int_equal(closed, 2);
 	assert_int_equal(node.scripts[0]->state, LK__CONN_UP);
 	assert_int_equal(node.scripts[1]->state, LK__CONN_DOWN);
@@ -339,7 +339,7 @@ static void test_one_in_use_is_not(void **state)
 	struct lk__request *request = lk__request_new(1, (const char *[]){"PING"}, (size_t[]){4});
 	lk__conn_join(node.scripts[1]); /* it is about to send */
 	DL_APPEND(node.scripts[2]->in_flight, request);
-	assert_true(lk__node_rest(&node, later_ns) > later_ns);
+	assert_true(lk__node_turn(&node, later_ns) > later_ns);
 	assert_int_equal(closed, 0);
 	DL_DELETE(node.scripts[2]->in_flight, request);
 	lk__request_free(request);
