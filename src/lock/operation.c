@@ -263,8 +263,9 @@ int lk__ask(lk_client *client, struct lk__conn *conn, struct lk__thread *thread,
 	int unanswered = ask_code(request, LK_EMAYBEHELD);
 	lk__op_begin(&op, NULL, thread, NULL);
 	lk__op_ask(&op, conn, request, until_ns);
-	while (!lk__op_ask_look(&op, &answer))
-		op_sleep(&op);
+	do
+		op_sleep(&op); /* which sends it, also where its time is over */
+	while (!lk__op_ask_look(&op, &answer));
 	if (!answer)
 		return lk__fail(error, unanswered, "%s on %.100s: no answer within the limit", what,
 				client->config->url);
