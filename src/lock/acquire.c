@@ -252,15 +252,13 @@ static int caller_queue(struct lk__entry *entry, struct lk__caller *waiter, lk_e
 {
 	if (entry->hold && lk__now_ns() >= lk__hold_deadline(entry->hold))
 		lk__entry_lose(entry, lk__now_ns());
-	waiter->contended = entry->hold || lk__entry_first(entry);
-	int rc = waiter->once && waiter->contended ? caller_kept_out(entry, waiter, error) : 0;
+	bool contended = entry->hold || lk__entry_first(entry);
+	int rc = waiter->once && contended ? caller_kept_out(entry, waiter, error) : 0;
 	if (rc < 0)
 		return rc;
-	DL_APPEND(entry->waiting->queue, waiter);
-	lk__entry_count(entry, waiting, 1);
-	if (waiter->contended)
-		lk__probe3(wait__start, entry->name, entry->client->id, waiter);
-	lk__entry_promote_without_wake(entry, waiter);
+	if (contended)
+		lk__entry_note_wait(entry, waiter);
+	lk__entry_join_queue(entry, waiter);
 	return 0;
 }
 

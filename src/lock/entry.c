@@ -81,15 +81,15 @@ static struct lk__entry **entries_chain_of(const struct lk__entries *entries,
 	return entries_chain(entries, entry->words, lk__entry_words_size(entry));
 }
 
+/* The one of the same kind with the same words; NULL where there is none. */
 static struct lk__entry *entries_find(const struct lk__entries *entries,
-				      const struct lk__recipe *recipe, const char *words,
-				      size_t size)
+				      const struct lk__entry *like)
 {
-	if (!entries->count)
-		return NULL;
-	struct lk__entry *entry = *entries_chain(entries, words, size);
-	while (entry && (entry->target.recipe != recipe || lk__entry_words_size(entry) != size ||
-			 memcmp(entry->words, words, size) != 0))
+	size_t size = lk__entry_words_size(like);
+	struct lk__entry *entry = entries->count ? *entries_chain_of(entries, like) : NULL;
+	while (entry && (entry->target.recipe != like->target.recipe ||
+			 lk__entry_words_size(entry) != size ||
+			 memcmp(entry->words, like->words, size) != 0))
 		entry = entry->next;
 	return entry;
 }
@@ -336,6 +336,12 @@ static size_t entry_front_size(const struct lk__recipe *recipe)
 	return recipe->sharing == LK__EACH_OWNER ? sizeof(struct lk__holder) : 0;
 }
 
+/* One that has nothing but its names. */
+static void entry_drop(struct lk__entry *entry)
+{
+	free((char *)entry - entry_front_size(entry->target.recipe));
+}
+
 /* One without holds that is not in its client's table any more. */
 static void entry_free(struct lk__entry *entry)
 {
@@ -351,57 +357,42 @@ static void entry_free(struct lk__entry *entry)
 	compensation_unreserve(entry);
 	lk__notify_free(atomic_load(&entry->target.notify));
 	pthread_mutex_destroy(&entry->mutex);
-	free((char *)entry - entry_front_size(entry->target.recipe));
+	entry_drop(entry);
 }
 
-/* The bytes by which an entry of a kind is found: its owner where each has one, its key. */
-struct entry_id {
-	size_t size, key_size;
-	char *bytes; /* to be freed; the key is their end, and a NUL follows */
-};
-
-/* False when out of memory. */
-static bool entry_id_make(struct entry_id *id, const lk_client *client,
-			  const struct lk__recipe *recipe, const void *name, size_t size,
-			  const struct lk__owner *owner)
+/* One that has its names and nothing else: those by which entries of a kind are found are its
+ * owner, where each has one, and its key. NULL when out of memory. */
+static struct lk__entry *entry_named(lk_client *client, const struct lk__recipe *recipe,
+				     const void *name, size_t size, const struct lk__owner *owner)
 {
 	const char *prefix = client->config->key_prefix;
 	size_t prefix_size = strlen(prefix);
+	size_t front_size = entry_front_size(recipe);
 	bool owned = recipe->sharing == LK__EACH_OWNER;
 	size_t owner_size = owned ? sizeof(owner->serial) + sizeof(owner->name_size) +
 					    owner->name_size
 				  : 0;
-	id->key_size = prefix_size + size;
-	id->size = owner_size + id->key_size;
-	char *end = id->bytes = malloc(id->size + 1);
-	if (!end)
-		return false;
+	size_t memory_size = front_size + sizeof(struct lk__entry) + owner_size + prefix_size +
+			     size + 1;
+	/* Not calloc(), which passes over the thread's own free memory in glibc. */
+	char *memory = malloc(memory_size);
+	if (!memory)
+		return NULL;
+	memset(memory, 0, memory_size);
+	struct lk__entry *entry = (struct lk__entry *)(memory + front_size);
+	char *end = entry->words;
 	if (owned) {
 		end = mempcpy(end, &owner->serial, sizeof(owner->serial));
 		end = mempcpy(end, &owner->name_size, sizeof(owner->name_size));
 		if (owner->name)
 			end = mempcpy(end, owner->name, owner->name_size);
 	}
-	end = mempcpy(end, prefix, prefix_size);
-	end = mempcpy(end, name, size);
-	*end = 0;
-	return true;
-}
-
-/* One that has its names and nothing else. */
-static struct lk__entry *entry_alloc(const struct lk__recipe *recipe, const struct entry_id *id,
-				     size_t name_size)
-{
-	size_t front_size = entry_front_size(recipe);
-	char *memory = calloc(1, front_size + sizeof(struct lk__entry) + id->size + 1);
-	if (!memory)
-		return NULL;
-	struct lk__entry *entry = (struct lk__entry *)(memory + front_size);
-	memcpy(entry->words, id->bytes, id->size + 1);
+	entry->client = client;
 	entry->target.recipe = recipe;
-	entry->target.key = entry->words + id->size - id->key_size;
-	entry->target.key_size = (uint32_t)id->key_size;
-	entry->name = entry->words + id->size - name_size;
+	entry->target.key = end;
+	entry->target.key_size = (uint32_t)(prefix_size + size);
+	entry->name = mempcpy(end, prefix, prefix_size);
+	memcpy(end + prefix_size, name, size);
 	return entry;
 }
 
@@ -447,51 +438,40 @@ static struct lk__counters *declared_find(const lk_client *client, const char *n
 	return declared->of[0].counters;
 }
 
-static struct lk__entry *entry_new(lk_client *client, const struct lk__recipe *recipe,
-				   const struct entry_id *id, size_t name_size)
+/* Makes of its names an entry of its client, whose mutex is held. False when out of memory: it is
+ * gone. */
+static bool entry_make(struct lk__entry *entry)
 {
-	struct lk__entry *entry = entry_alloc(recipe, id, name_size);
-	if (!entry)
-		return NULL;
-	entry->client = client;
-	entry->counters = declared_find(client, entry->name, name_size);
+	lk_client *client = entry->client;
+	entry->counters = declared_find(client, entry->name, lk__entry_name_size(entry));
 	pthread_mutex_init(&entry->mutex, NULL);
 	if (!lk__compensation_reserve(entry) ||
-	    watch_reserve(client, client->entries.count + 1) < 0) {
+	    watch_reserve(client, client->entries.count + 1) < 0 ||
+	    !entries_add(&client->entries, entry)) {
 		entry_free(entry);
-		return NULL;
+		return false;
 	}
 	entry->target.slot = lk__topo_slot(client->topo, entry->target.key, entry->target.key_size);
 	lk__entry_route(entry);
-	return entry;
-}
-
-/* Under the client's mutex. */
-static struct lk__entry *entry_make(lk_client *client, const struct lk__recipe *recipe,
-				    const struct entry_id *id, size_t name_size)
-{
-	struct lk__entry *entry = entry_new(client, recipe, id, name_size);
-	if (!entry || entries_add(&client->entries, entry))
-		return entry;
-	entry_free(entry);
-	return NULL;
+	return true;
 }
 
 static int entry_find(struct lk__entry **entry_out, lk_client *client,
 		      const struct lk__recipe *recipe, const void *name, size_t size,
 		      const struct lk__owner *owner, bool makes)
 {
-	struct entry_id id;
-	if (!entry_id_make(&id, client, recipe, name, size, owner))
+	struct lk__entry *named = entry_named(client, recipe, name, size, owner);
+	if (!named)
 		return LK_ENOMEM;
 	pthread_mutex_lock(&client->mutex);
-	struct lk__entry *entry = entries_find(&client->entries, recipe, id.bytes, id.size);
-	if (!entry && makes)
-		entry = entry_make(client, recipe, &id, size);
+	struct lk__entry *entry = entries_find(&client->entries, named);
+	if (entry || !makes)
+		entry_drop(named);
+	else if (entry_make(named))
+		entry = named;
 	if (entry)
 		atomic_fetch_add(&entry->refs, 1);
 	pthread_mutex_unlock(&client->mutex);
-	free(id.bytes);
 	*entry_out = entry;
 	return entry || !makes ? 0 : LK_ENOMEM;
 }
@@ -513,7 +493,7 @@ bool lk__entry_is_of(const struct lk__entry *entry, const struct lk__owner *owne
 {
 	uint64_t serial;
 	assert(entry->target.recipe->sharing == LK__EACH_OWNER);
-	memcpy(&serial, entry->words, sizeof(serial)); /* as entry_id_make() has it */
+	memcpy(&serial, entry->words, sizeof(serial)); /* as entry_named() has it */
 	return serial && serial == owner->serial;
 }
 
@@ -857,28 +837,23 @@ static void doubt_other(void *context, struct lk__entry *other)
 		lk__doubt(other);
 }
 
-/* Where the owners of a kind have one entry in common, only another kind has a second entry of the
- * key: a client with one kind does not look, nor take its mutex, for each grant. */
-static void doubt_other_kinds(struct lk__entry *entry)
-{
-	lk_client *client = entry->client;
-	struct lk__entry *other = NULL;
-	pthread_mutex_lock(&client->mutex);
-	while ((other = entries_next_of(&client->entries, other, entry->target.key,
-					entry->target.key_size)))
-		doubt_other(entry, other);
-	pthread_mutex_unlock(&client->mutex);
-}
-
 void lk__doubt_others(struct lk__entry *entry)
 {
 	lk_client *client = entry->client;
 	const struct lk__target *target = &entry->target;
+	struct lk__entry *other = NULL;
 	bool shares = target->recipe->flags & LK__SHARES;
 	if (target->recipe->sharing == LK__NO_HOLD || entry->is_quorum)
 		return; /* which excludes nobody, or not on this node */
-	if (atomic_load(&client->entries.mixed))
-		doubt_other_kinds(entry);
+	/* Where the owners of a kind have one entry in common, only another kind has a second entry
+	 * of the key: a client with one kind does not look, nor take its mutex, for each grant. */
+	if (atomic_load(&client->entries.mixed)) {
+		pthread_mutex_lock(&client->mutex);
+		while ((other = entries_next_of(&client->entries, other, target->key,
+						target->key_size)))
+			doubt_other(entry, other);
+		pthread_mutex_unlock(&client->mutex);
+	}
 	holders_each(&client->holders, target->key, target->key_size, false, doubt_other, entry);
 	if (!shares)
 		holders_each(&client->holders, target->key, target->key_size, true, doubt_other,
@@ -920,7 +895,7 @@ bool lk__entry_begin_waiting(struct lk__entry *entry)
 	if (!lk__compensation_reserve(entry))
 		return false;
 	if (!entry->waiting) {
-		/* Not calloc(), which passes over the thread's own free memory in glibc. */
+		/* Not calloc(): see entry_named(). */
 		entry->waiting = malloc(sizeof(*entry->waiting));
 		if (!entry->waiting)
 			return false;
@@ -977,7 +952,8 @@ int lk__entry_refuses(const struct lk__entry *entry, const struct lk__settings *
 	return code ? lk__fail(error, code, "\"%.100s\": %s", entry->name, lk_error_text(code)) : 0;
 }
 
-void lk__entry_promote_without_wake(struct lk__entry *entry, const struct lk__caller *caller)
+/* `caller` looks next whether it is the head: it is not woken for that. NULL: none does. */
+static void entry_promote(struct lk__entry *entry, const struct lk__caller *caller)
 {
 	struct lk__waiting *waiting = entry->waiting;
 	if (!waiting || !waiting->queue || waiting->head || entry->hold || entry->passing)
@@ -989,7 +965,14 @@ void lk__entry_promote_without_wake(struct lk__entry *entry, const struct lk__ca
 
 void lk__entry_promote(struct lk__entry *entry)
 {
-	lk__entry_promote_without_wake(entry, NULL);
+	entry_promote(entry, NULL);
+}
+
+void lk__entry_join_queue(struct lk__entry *entry, struct lk__caller *waiter)
+{
+	DL_APPEND(entry->waiting->queue, waiter);
+	lk__entry_count(entry, waiting, 1);
+	entry_promote(entry, waiter);
 }
 
 void lk__entry_unsubscribe(struct lk__entry *entry)

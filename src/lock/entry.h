@@ -530,9 +530,8 @@ int lk__entry_refuses(const struct lk__entry *entry, const struct lk__settings *
 /* The first in the queue becomes the head if nothing stands in its way. */
 void lk__entry_promote(struct lk__entry *entry);
 
-/* As lk__entry_promote(), for a caller that looks next whether it is the head: it is not woken for
- * that. */
-void lk__entry_promote_without_wake(struct lk__entry *entry, const struct lk__caller *caller);
+/* A waiter joins the queue, as its head if nothing stands in its way. */
+void lk__entry_join_queue(struct lk__entry *entry, struct lk__caller *waiter);
 
 /* Closes its channel, if it has one. */
 void lk__entry_unsubscribe(struct lk__entry *entry);

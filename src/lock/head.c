@@ -673,13 +673,11 @@ static struct lk__request *head_try(struct lk__head *head)
 	request->return_unsent = true;
 	request->deadline_ns = entry->waiting->attempt.try_until_ns;
 	request->owner = entry;
-	entry->waiting->request = request;
 	entry->waiting->asks_anew = false;
 	head->epoch = lk__entry_begin_try(entry);
 	if (lk__entry_channel(entry))
 		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
 				 &entry->waiting->mark);
-	head_pin(head);
 	head->waiter->tried = true;
 	return request;
 }
@@ -801,12 +799,12 @@ static int answer_look(struct lk__head *head)
 static int head_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	struct lk__conn *conn = lk__op_join(head->op, entry, entry->target.node);
 	struct lk__request *request = head_try(head);
-	if (!request) {
-		lk__op_part(head->op);
+	if (!request)
 		return 0;
-	}
+	struct lk__conn *conn = lk__op_join(head->op, entry, entry->target.node);
+	entry->waiting->request = request; /* from now on its connection stays */
+	head_pin(head);
 	lk__entry_ref(entry);
 	lk__client_record_show(entry->client, conn);
 	lk__op_call(head->op, conn, request, head_answer_until_ns(head));
@@ -892,9 +890,9 @@ static int listen_look(struct lk__head *head)
 
 static int listen_begin(struct lk__head *head)
 {
-	struct lk__op *op = head->op;
 	struct lk__entry *entry = head->entry;
 	struct lk__conn *conn = lk__entry_messages(entry);
+	struct lk__heard *mark = &entry->waiting->mark;
 	int64_t until_ns = lk__earlier(head->waiter->until_ns, lk__now_ns() + DEAF_NS);
 	if (lk__entry_channel(entry)) /* the server may have ended it before it was confirmed */
 		lk__channel_retry(conn, lk__entry_channel(entry));
@@ -904,9 +902,10 @@ static int listen_begin(struct lk__head *head)
 		head_failed(head, LK_ENOMEM, false, "out of memory");
 		return 0;
 	}
-	lk__channel_mark(conn, lk__entry_channel(entry), &op->mark);
+	lk__channel_mark(conn, lk__entry_channel(entry), mark);
 	head_waits(head, listen_look);
-	return lk__op_listen(op, conn, true, until_ns) ? LK__OP_WAITS : listen_look(head);
+	return lk__op_listen(head->op, conn, mark, true, until_ns) ? LK__OP_WAITS
+								   : listen_look(head);
 }
 
 /* A random part of the half of the time until then. */
@@ -926,7 +925,8 @@ static int hear_on(struct lk__head *head)
 	struct lk__entry *entry = head->entry;
 	int64_t until_ns = lk__earlier(front_ask_when_due(entry, head->waiter->begun_ns),
 				       head->hear_until_ns);
-	return lk__op_listen(head->op, lk__entry_messages(entry), false, until_ns)
+	return lk__op_listen(head->op, lk__entry_messages(entry), &entry->waiting->mark, false,
+			     until_ns)
 		       ? LK__OP_WAITS
 		       : hear_look(head);
 }
@@ -935,7 +935,7 @@ static int hear_on(struct lk__head *head)
 static int64_t hear_longer(struct lk__head *head)
 {
 	int64_t until_ns = lk__earlier(head->waiter->until_ns, front_quiet_ns(head->entry));
-	if (head->patient && head->op->mark.on && until_ns > head->hear_until_ns)
+	if (head->patient && head->op->mark->on && until_ns > head->hear_until_ns)
 		head->hear_until_ns = until_ns;
 	return head->hear_until_ns;
 }
@@ -943,7 +943,7 @@ static int64_t hear_longer(struct lk__head *head)
 static int hear_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
-	const struct lk__heard *mark = &head->op->mark;
+	const struct lk__heard *mark = head->op->mark;
 	int rc = lk__op_listen_look(head->op, lk__head_gone(head), NULL);
 	if (rc == LK__OP_WAITS || rc < 0)
 		return rc;
@@ -960,7 +960,6 @@ static int hear_look(struct lk__head *head)
 		entry->target.recipe->read_message(mark->payload, entry->waiting->try_nonce,
 						   &head->event.handed_us);
 	head->event.soon = strcmp(mark->payload, LK__TOLD_SOON) == 0;
-	entry->waiting->mark = *mark;
 	return 0;
 }
 
@@ -969,11 +968,10 @@ static int hear_begin(struct lk__head *head, const struct lk__effects *effects)
 {
 	int64_t until_ns = effects->until_ns;
 	struct lk__entry *entry = head->entry;
-	struct lk__heard *mark = &head->op->mark;
+	struct lk__heard *mark = &entry->waiting->mark;
 	struct lk__conn *conn = lk__entry_messages(entry);
-	if (!entry->waiting->mark.listening) /* subscribed by a head that left before it knew */
-		lk__channel_mark(conn, lk__entry_channel(entry), &entry->waiting->mark);
-	*mark = entry->waiting->mark;
+	if (!mark->listening) /* subscribed by a head that left before it knew */
+		lk__channel_mark(conn, lk__entry_channel(entry), mark);
 	mark->news_only = effects->action == LK__ATTEMPT_DO_HOLD_OFF;
 	head->patient = effects->patient;
 	if (entry->waiting->attempt.want.poll_ns) /* not in step with others who poll */

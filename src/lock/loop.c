@@ -49,16 +49,30 @@ static bool is_heard(const struct lk__conn *conn)
 	       (conn->kind == LK__CONN_MESSAGES || conn->kind == LK__CONN_WORK);
 }
 
-static bool loop_read(struct lk__loop *loop)
+/* For each connection: when the soonest is to be looked at again. */
+static int64_t loop_each(struct lk__loop *loop,
+			 int64_t (*act)(struct lk__loop *loop, struct lk__conn *conn))
 {
 	struct lk__topo *topo = loop->client->topo;
 	struct lk__node *node;
 	struct lk__conn *conn;
-	bool expected = false;
+	int64_t next_ns = LK__NEVER;
 	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
 		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
-			expected |= lk__conn_attend(conn, &loop->thread, false) && !is_heard(conn);
-	return expected;
+			next_ns = lk__earlier(next_ns, act(loop, conn));
+	return next_ns;
+}
+
+/* 0: more is expected there. */
+static int64_t conn_read(struct lk__loop *loop, struct lk__conn *conn)
+{
+	bool expected = lk__conn_attend(conn, &loop->thread, false);
+	return expected && !is_heard(conn) ? 0 : LK__NEVER;
+}
+
+static bool loop_read(struct lk__loop *loop)
+{
+	return loop_each(loop, conn_read) == 0;
 }
 
 /* Nothing is expected any more. What came meanwhile, and did not wake us, begins it anew. */
@@ -88,22 +102,14 @@ static int64_t loop_tick(struct lk__loop *loop, int64_t now_ns)
 	return loop->tick_ns;
 }
 
-/* For each connection: when the soonest is to be looked at again. */
-static int64_t loop_each(struct lk__loop *loop, int64_t (*act)(struct lk__conn *conn, int set_fd))
+static int64_t conn_arm(struct lk__loop *loop, struct lk__conn *conn)
 {
-	struct lk__topo *topo = loop->client->topo;
-	struct lk__node *node;
-	struct lk__conn *conn;
-	int64_t next_ns = LK__NEVER;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
-		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
-			next_ns = lk__earlier(next_ns, act(conn, loop->set_fd));
-	return next_ns;
+	return lk__conn_arm(conn, loop->set_fd);
 }
 
-static int64_t conn_arm_heard(struct lk__conn *conn, int set_fd)
+static int64_t conn_arm_heard(struct lk__loop *loop, struct lk__conn *conn)
 {
-	return is_heard(conn) ? lk__conn_arm(conn, set_fd) : LK__NEVER;
+	return is_heard(conn) ? conn_arm(loop, conn) : LK__NEVER;
 }
 
 /*
@@ -115,7 +121,7 @@ static int64_t loop_listen(struct lk__loop *loop)
 	if (atomic_exchange(&loop->attending, false) || lk__now_ns() >= loop->read_ns)
 		loop_read(loop);
 	loop->tick_ns = LK__NEVER;
-	loop->read_ns = loop_each(loop, lk__conn_arm);
+	loop->read_ns = loop_each(loop, conn_arm);
 	return loop->read_ns;
 }
 
@@ -141,25 +147,20 @@ static int64_t loop_expect(struct lk__loop *loop, bool any)
 	return lk__earlier(next_ns, loop->hear_ns);
 }
 
-/* ---- connections that end while nobody reads them ---- */
-
-static void loop_watch_connections(struct lk__loop *loop)
-{
-	struct lk__topo *topo = loop->client->topo;
-	struct lk__node *node;
-	struct lk__conn *conn;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
-		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
-			lk__conn_watch(conn, loop->set_fd);
-}
-
 /* ---- the turn ---- */
+
+/* It may end while nobody reads it. */
+static int64_t conn_watch(struct lk__loop *loop, struct lk__conn *conn)
+{
+	lk__conn_watch(conn, loop->set_fd);
+	return LK__NEVER;
+}
 
 static void loop_take(struct lk__loop *loop, void *data)
 {
 	if (data == &loop->wake_fd) {
 		lk__wake_fd_clear(loop->wake_fd);
-		loop_watch_connections(loop);
+		loop_each(loop, conn_watch);
 	} else if (data == &loop->timer_fd) {
 		lk__timer_arm(loop->timer_fd, LK__NEVER);
 		loop->armed_ns = LK__NEVER;
@@ -176,7 +177,7 @@ static void loop_arm(struct lk__loop *loop, int64_t at_ns)
 	loop->armed_ns = at_ns;
 }
 
-static int64_t loop_make(struct lk__loop *loop, struct lk__conn *conn)
+static int64_t conn_make(struct lk__loop *loop, struct lk__conn *conn)
 {
 	return lk__conn_make_turn(conn, &loop->thread, loop->set_fd);
 }
@@ -186,12 +187,7 @@ static int64_t loop_make(struct lk__loop *loop, struct lk__conn *conn)
 static int64_t loop_connect(struct lk__loop *loop)
 {
 	struct lk__topo *topo = loop->client->topo;
-	struct lk__node *node;
-	struct lk__conn *conn;
-	int64_t next_ns = LK__NEVER;
-	for (size_t i = 0; (node = topo->ops->node_at(topo, i)); i++)
-		for (size_t j = 0; (conn = lk__node_conn(node, j)); j++)
-			next_ns = lk__earlier(next_ns, loop_make(loop, conn));
+	int64_t next_ns = loop_each(loop, conn_make);
 	return loop->threadless ? lk__earlier(next_ns, lk__topo_turn(topo, loop->set_fd)) : next_ns;
 }
 

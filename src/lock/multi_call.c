@@ -220,9 +220,7 @@ static int part_reserve(struct lk__multi_ask *ask, size_t part)
 				entry->name);
 	}
 	entry->asked_lease_ms = lk__entry_lease_ms(entry, waiter->hold);
-	DL_APPEND(entry->waiting->queue, waiter);
-	lk__entry_count(entry, waiting, 1);
-	lk__entry_promote(entry);
+	lk__entry_join_queue(entry, waiter);
 	assert(lk__entry_head(entry) == waiter); /* it was free */
 	lk__entry_route(entry);
 	lk__entry_rejoin_first(entry);

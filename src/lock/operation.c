@@ -43,7 +43,7 @@ static void op_sleep(struct lk__op *op)
 		lk__conn_ready_sleep(op->conn, &op->standby, op->thread, op->until_ns, op->cancel);
 		break;
 	case LK__OP_MESSAGE:
-		lk__channel_sleep(op->conn, &op->mark, op->subscribes, op->thread, op->until_ns,
+		lk__channel_sleep(op->conn, op->mark, op->subscribes, op->thread, op->until_ns,
 				  op->cancel);
 		break;
 	case LK__OP_NODES:
@@ -187,14 +187,15 @@ bool lk__op_ask_look(struct lk__op *op, struct lk__request **answer_out)
 	return true;
 }
 
-bool lk__op_listen(struct lk__op *op, struct lk__conn *conn, bool subscribes, int64_t until_ns)
+bool lk__op_listen(struct lk__op *op, struct lk__conn *conn, struct lk__heard *mark,
+		   bool subscribes, int64_t until_ns)
 {
 	op->waits = LK__OP_MESSAGE;
 	op->conn = conn;
+	op->mark = mark;
 	op->subscribes = subscribes;
 	op->until_ns = until_ns;
-	return !lk__channel_stand_by(conn, &op->mark, subscribes, &op->standby, op->thread,
-				     until_ns);
+	return !lk__channel_stand_by(conn, mark, subscribes, &op->standby, op->thread, until_ns);
 }
 
 int lk__op_listen_look(struct lk__op *op, int over, lk_error *why)
@@ -202,10 +203,10 @@ int lk__op_listen_look(struct lk__op *op, int over, lk_error *why)
 	int rc = over;
 	assert(op->waits == LK__OP_MESSAGE);
 	if (!rc)
-		rc = lk__channel_look(op->conn, &op->mark, op->subscribes, why);
+		rc = lk__channel_look(op->conn, op->mark, op->subscribes, why);
 	if (rc == LK__WAIT_TIME_UP && lk__now_ns() < op->until_ns)
 		return LK__OP_WAITS;
-	lk__channel_stand_down(op->conn, &op->mark, &op->standby);
+	lk__channel_stand_down(op->conn, op->mark, &op->standby);
 	return rc;
 }
 

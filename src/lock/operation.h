@@ -44,7 +44,7 @@ struct lk__op {
 	struct lk__request *request;
 	struct lk__fan_out *fan_out;
 	struct lk__op *other;
-	struct lk__heard mark; /* what it has heard so far */
+	struct lk__heard *mark; /* what it has heard so far */
 	struct lk__standby standby;
 };
 
@@ -95,9 +95,10 @@ void lk__op_ask(struct lk__op *op, struct lk__conn *conn, struct lk__request *re
 		int64_t until_ns);
 bool lk__op_ask_look(struct lk__op *op, struct lk__request **answer_out);
 
-/* A message, or the subscription itself, since op->mark. False: it is there already. Look: as
- * lk__channel_look(). */
-bool lk__op_listen(struct lk__op *op, struct lk__conn *conn, bool subscribes, int64_t until_ns);
+/* A message, or the subscription itself, since the mark, which lives on. False: it is there
+ * already. Look: as lk__channel_look(). */
+bool lk__op_listen(struct lk__op *op, struct lk__conn *conn, struct lk__heard *mark,
+		   bool subscribes, int64_t until_ns);
 int lk__op_listen_look(struct lk__op *op, int over, lk_error *why);
 
 /* The answers of several nodes: lk__fan_out_look() ends it, and says that it is to be woken. */
