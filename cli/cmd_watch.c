@@ -149,7 +149,7 @@ static int change_await(const struct watching *watching, lk_change *change, lk_e
 	return result;
 }
 
-/* What came beside changes: 0, or an exit code. */
+/* Serves the command and the prefix, beside changes: 0, or an exit code. */
 static int beside_take(const struct watching *watching)
 {
 	int code = 0;

@@ -199,7 +199,7 @@ int run_hold_release(struct run_hold *hold, int64_t keep_ms, lk_error *error)
 		       : lk_lock_release(hold->lock, &options, error);
 }
 
-/* What a client holds that has one party; `held_out` may be that of another try. */
+/* A client with one party holds one place, of this try or of another. */
 static int barrier_held(const struct run_hold *hold, lk_held *held_out, lk_error *error)
 {
 	*held_out = (lk_held)LK_HELD_INIT;

@@ -111,9 +111,10 @@ LK_API int lk_barrier_await(lk_barrier *barrier, int64_t wait_ms, lk_cancel *can
 			    uint64_t *generation_out, lk_error *error);
 
 /*
- * The same, and with 0 it is inside (DistributedDoubleBarrier.enter): until lk_barrier_leave(). One
- * that fails is not inside; LK_ELOST also says that it was let in when it had ended its wait: the
- * others have entered with it, and it has left. Since 0.2.
+ * Waits as lk_barrier_await() does, and with 0 it is inside (DistributedDoubleBarrier.enter): until
+ * lk_barrier_leave(). One that fails is not inside; LK_ELOST also says that it was let in when it
+ * had ended its wait: the others have entered with it, and it has left. Errors as
+ * lk_barrier_await(). Since 0.2.
  */
 LK_API int lk_barrier_enter(lk_barrier *barrier, int64_t wait_ms, lk_cancel *cancel,
 			    uint64_t *generation_out, lk_error *error);

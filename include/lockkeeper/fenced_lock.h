@@ -108,12 +108,13 @@ LK_API int lk_fence_check(lk_client *client, const void *key, size_t key_size, u
 			  const lk_fence_options *options, uint64_t *newest_out, lk_error *error);
 
 /*
- * The same, and writes the value in the same step: at most LK_FENCE_VALUE_SIZE_MAX bytes. `value`
- * may be NULL if `value_size` is 0: that writes an empty value. LK_ESTALE: nothing was written, or
- * a newer token has overwritten it. Under one token, a client's writes take effect in the order of
- * its calls, and a copy of a request that the network delayed overwrites no later write. Only a
- * write that ended with LK_EMAYBEHELD may still take effect late, and overwrite what another client
- * wrote meanwhile under the same token. Errors otherwise as lk_fence_check(). Since 0.2.
+ * Checks the token as lk_fence_check() does, and writes the value in the same step: at most
+ * LK_FENCE_VALUE_SIZE_MAX bytes. `value` may be NULL if `value_size` is 0: that writes an empty
+ * value. LK_ESTALE: nothing was written, or a newer token has overwritten it. Under one token, a
+ * client's writes take effect in the order of its calls, and a copy of a request that the network
+ * delayed overwrites no later write. Only a write that ended with LK_EMAYBEHELD may still take
+ * effect late, and overwrite what another client wrote meanwhile under the same token. Errors
+ * otherwise as lk_fence_check(). Since 0.2.
  */
 LK_API int lk_fence_write(lk_client *client, const void *key, size_t key_size, uint64_t token,
 			  const void *value, size_t value_size, const lk_fence_options *options,

@@ -373,7 +373,8 @@ LK_API int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error)
 LK_API int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
 				lk_error *error);
 
-/* The same as an instant of CLOCK_BOOTTIME, in ns. Since 0.2. */
+/* Writes until when it is certain: an instant of CLOCK_BOOTTIME, in ns. Errors as
+ * lk_lock_remaining_ms(). Since 0.2. */
 LK_API int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_out,
 			       lk_error *error);
 
