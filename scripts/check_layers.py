@@ -21,7 +21,7 @@ LOCK = [("client", "loop"), ("entry",),
         ("completion_queue", "notice", "ear"), ("compensation",), ("tracked",),
         ("hold",), ("renewal",),
         ("operation", "fan_out", "head", "acquire", "adopt", "release", "extend"),
-        ("counter",), ("multi", "multi_call", "red", "red_try", "red_renewal"),
+        ("counter",), ("multi", "multi_call", "red", "red_try", "red_hold"),
         ("async",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}
 LAYERS = ["base", "conf", "resp", "net", "conn", "topo", "sync",

@@ -60,7 +60,7 @@ static int64_t client_turn(lk_client *client, bool verify, bool *resumed_out)
 	return lk__earlier(next_ns, lk__close_turn(client));
 }
 
-static const struct lk__quorum quorum = {&lk__red_grants, lk__red_send, &lk__red_renewals};
+static const struct lk__quorum quorum = {&lk__red_parts, lk__red_send, &lk__red_holds};
 
 /* ---- what the node tells ---- */
 

@@ -116,7 +116,8 @@ static void close_quorum_ends(void *end_ns, struct lk__entry *entry)
 	struct lk__node *nodes[LK__RED_MAX];
 	int64_t *latest_ns = end_ns;
 	pthread_mutex_lock(&entry->mutex);
-	size_t count = entry->is_quorum ? lk__red_compensating_nodes(entry, nodes) : 0;
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	size_t count = quorum ? quorum->parts->compensating(entry, nodes) : 0;
 	for (size_t i = 0; i < count; i++)
 		*latest_ns = lk__later(*latest_ns, close_node_ends_ns(entry->client, nodes[i]));
 	pthread_mutex_unlock(&entry->mutex);
@@ -218,7 +219,7 @@ static void close_quorum_is_free(void *free_all, struct lk__entry *entry)
 {
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	pthread_mutex_lock(&entry->mutex);
-	if (quorum && !quorum->grants->compensated(entry))
+	if (quorum && !quorum->parts->compensated(entry))
 		*(bool *)free_all = false;
 	pthread_mutex_unlock(&entry->mutex);
 }

@@ -347,7 +347,7 @@ static void entry_free(struct lk__entry *entry)
 {
 	assert(!entry->hold && !entry->lost);
 	if (lk__entry_quorum(entry)) {
-		lk__entry_quorum(entry)->grants->free(entry);
+		lk__entry_quorum(entry)->parts->free(entry);
 		watch_forget(entry->client, entry); /* a node may have been lost until now */
 	}
 	free(lk__entry_reds(entry));

@@ -39,28 +39,29 @@ struct lk__extending;
 struct lk__head;
 struct lk__releasing;
 
-struct lk__quorum_grants {
+struct lk__quorum_parts {
 	/* The entry goes. */
 	void (*free)(struct lk__entry *entry);
+	/* How many nodes may have a number of it that nobody wants. `nodes_out`: which; NULL is
+	 * fine. */
+	size_t (*compensating)(const struct lk__entry *entry, struct lk__node **nodes_out);
+	/* Whether close need not wait for that: it is on less than a majority. */
+	bool (*compensated)(const struct lk__entry *entry);
+};
+
+struct lk__quorum_holds {
 	/* Releases in the background. `promised_ns`: its owner was told that it has the lock until
 	 * then; 0: nobody was. */
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
 	/* The owner of that number, which was lost, has released it. */
 	void (*let_go)(struct lk__entry *entry, uint64_t number);
-	/* Whether a number of it may be held that nobody wants. */
-	bool (*compensating)(const struct lk__entry *entry);
-	/* Whether close need not wait for that: it is on less than a majority. */
-	bool (*compensated)(const struct lk__entry *entry);
-	/* The last count of a hold is given up: 0 or a code. This and the two like it below are a
-	 * begin, and the look at what it waits for: they return LK__OP_WAITS until they have the
-	 * same to say. */
+	/* The last count of a hold is given up: 0 or a code. This and the extension are a begin,
+	 * and the look at what it waits for: they return LK__OP_WAITS until they have the same to
+	 * say. */
 	int (*release)(struct lk__releasing *releasing);
 	int (*release_look)(struct lk__releasing *releasing);
-};
-
-/* Without the mutex. */
-struct lk__quorum_renewals {
-	/* Takes the batch; each of it ends in one lk__watch_renewed() or lk__watch_told(). */
+	/* Without the mutex here and below. Takes the batch; each of it ends in one
+	 * lk__watch_renewed() or lk__watch_told(). */
 	void (*renew)(struct lk__batch *batch);
 	/* Other work that is due when the watchdog looks. */
 	void (*turn)(struct lk__entry *entry);
@@ -70,11 +71,11 @@ struct lk__quorum_renewals {
 };
 
 struct lk__quorum {
-	const struct lk__quorum_grants *grants;
+	const struct lk__quorum_parts *parts;
 	/* A try of the head of its queue (lock/head.h): 0 with an event, or why the head has to
 	 * leave; or LK__OP_WAITS, and the head has its look. */
 	int (*send)(struct lk__head *head);
-	const struct lk__quorum_renewals *renewals;
+	const struct lk__quorum_holds *holds;
 };
 
 /* ---- entries ---- */
@@ -395,7 +396,8 @@ static inline const struct lk__quorum *lk__entry_quorum(const struct lk__entry *
 static inline bool lk__entry_compensates(const struct lk__entry *entry)
 {
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
-	return quorum ? quorum->grants->compensating(entry) : atomic_load(&entry->compensating) > 0;
+	return quorum ? quorum->parts->compensating(entry, NULL) > 0
+		      : atomic_load(&entry->compensating) > 0;
 }
 
 /* NULL where no red lock was ever at it. */

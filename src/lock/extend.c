@@ -144,7 +144,7 @@ static int extend_send(struct lk__extending *extending)
 	struct lk__entry *entry = extending->entry;
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	if (quorum)
-		return quorum->renewals->extend(extending);
+		return quorum->holds->extend(extending);
 	extending->connects = entry->client->topo->slotted &&
 			      lk__op_connect(&extending->op, lk__entry_scripts(entry), true,
 					     extending->extension.until_ns);
@@ -158,7 +158,7 @@ static int extend_look(struct lk__extending *extending)
 	struct lk__request *answer;
 	char what[192];
 	if (quorum)
-		return quorum->renewals->extend_look(extending);
+		return quorum->holds->extend_look(extending);
 	if (extending->connects)
 		return lk__op_connect_look(&extending->op, 0, NULL) == LK__OP_WAITS
 			       ? LK__OP_WAITS

@@ -30,8 +30,8 @@ struct lk__fan_out *lk__fan_out_new(size_t count, const struct lk__fan_out_use *
 		return NULL;
 	fan_out->use = *use;
 	fan_out->thread = thread;
-	fan_out->asynchronous = thread->on_wake != NULL;
-	fan_out->fd = fan_out->asynchronous ? -1 : lk__wake_fd_new();
+	fan_out->asynchronous = thread && thread->on_wake;
+	fan_out->fd = !thread || thread->on_wake ? -1 : lk__wake_fd_new();
 	pthread_mutex_init(&fan_out->mutex, NULL);
 	fan_out->count = count;
 	for (size_t i = 0; i < count; i++)
@@ -144,8 +144,11 @@ void lk__fan_out_go(struct lk__fan_out *fan_out)
 			part_ask(part, part->request[j]);
 	}
 	for (size_t i = 0; i < fan_out->count; i++)
-		if (fan_out->node[i].count > 0)
+		if (fan_out->node[i].count > 0) {
+			if (fan_out->use.behind)
+				fan_out->use.behind(fan_out->use.context, i);
 			part_asked(&fan_out->node[i]);
+		}
 	for (size_t i = 0; i < fan_out->count; i++)
 		if (fan_out->node[i].count > 0)
 			lk__conn_settle(fan_out->node[i].conn);

@@ -37,11 +37,14 @@ struct lk__fan_out_use {
 	bool (*decided)(void *context);
 	/* The same as `take`, once the caller has gone. May be NULL. */
 	void (*late)(void *context, size_t node, const struct lk__fan_out_part *part);
+	/* What else leaves in one write with a node's commands. May be NULL. */
+	void (*behind)(void *context, size_t node);
 	/* The caller has gone, and all answers are there: frees the context. May be NULL. */
 	void (*end)(void *context);
 };
 
-/* Makes one for `count` nodes. `thread`: the caller's. NULL when out of memory. */
+/* Makes one for `count` nodes. `thread`: the caller's; NULL: it does not look. NULL when out of
+ * memory. */
 struct lk__fan_out *lk__fan_out_new(size_t count, const struct lk__fan_out_use *use,
 				    struct lk__thread *thread);
 

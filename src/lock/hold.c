@@ -116,7 +116,7 @@ static void release_unasked(struct lk__entry *entry, uint64_t number, int64_t pr
 {
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	if (quorum)
-		quorum->grants->release_unasked(entry, number, promised_ns);
+		quorum->holds->release_unasked(entry, number, promised_ns);
 	else
 		lk__compensate_behind(entry, number);
 }

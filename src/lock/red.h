@@ -12,9 +12,9 @@
  *
  * A front's mutex may be held while a member's is taken, never the other way round.
  *
- *   red.c           making, giving back, nodes that join the grant, release
- *   red_try.c       one try
- *   red_renewal.c   renewals, extensions
+ *   red.c        what it is made of; what the other two have in common
+ *   red_try.c    one try, and nodes that join its grant
+ *   red_hold.c   renewals, extensions, release
  */
 #ifndef LK__LOCK_RED_H
 #define LK__LOCK_RED_H
@@ -93,65 +93,61 @@ static inline struct lk__red *lk__red_of(const struct lk__entry *entry)
 }
 
 /* Asks every node whether it is locked, or frees it there by force: how many answered, and how many
- * had it. Returns how many were asked and did not answer, or LK_ENOMEM. */
+ * had it. Returns how many may have it all the same, or LK_ENOMEM. */
 int lk__red_ask(struct lk__entry *entry, struct lk__thread *thread, bool force,
 		size_t *answered_out, size_t *yes_out, lk_error *error);
 
-/* A call to all nodes of a lock: its caller waits for the fan-out, without the entry's mutex and at
- * most until then, between a begin and its end. */
+/* What the three files do for an entry (lock/entry.h). */
+extern const struct lk__quorum_parts lk__red_parts;
+int lk__red_send(struct lk__head *head);
+extern const struct lk__quorum_holds lk__red_holds;
+
+/* ---- calls to all nodes ---- */
+
+/* Its caller waits for the fan-out, without the entry's mutex and at most until then, between a
+ * begin and its end. */
 struct lk__nodes_call {
 	struct lk__entry *entry;
 	struct lk__fan_out *fan_out;
 	int64_t until_ns;
 };
 
+/*
+ * Makes one, which begins with a struct lk__nodes_call and has so many bytes, with references that
+ * last until all answers are there. Then it is freed, unless `use` has an end of its own, which
+ * does that. The caller waits for the command limit, and not beyond that time. NULL when out of
+ * memory.
+ */
+void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
+		       const struct lk__fan_out_use *use, int64_t until_ns);
+void lk__red_call_free(void *call);
+
 /* Adds a request for a node, which may be sent twice, until that time. False where it is NULL. */
 bool lk__red_add(const struct lk__nodes_call *call, size_t index, struct lk__conn *conn,
 		 struct lk__request *request, int64_t deadline_ns);
 
-/* Tells whether all that is needed of the nodes is there, or is not waited for any more. Their
- * answers are taken without the entry's mutex. */
-bool lk__red_answered(const struct lk__op *op);
-/* As lk__red_answered(), for one who has the entry's mutex, which is given up meanwhile. */
-bool lk__red_answered_under(const struct lk__op *op, struct lk__entry *entry);
+/* Tells whether all that is needed of the nodes is there, or is not waited for any more. The
+ * entry's mutex is held, and given up meanwhile. */
+bool lk__red_answered(const struct lk__op *op, struct lk__entry *entry);
 
-/* What the three files do for an entry (lock/entry.h). */
-extern const struct lk__quorum_grants lk__red_grants;
-int lk__red_send(struct lk__head *head);
-extern const struct lk__quorum_renewals lk__red_renewals;
+/* ---- a node's part ---- */
 
-/* Which nodes may have something that nobody wants, and how many. */
-size_t lk__red_compensating_nodes(const struct lk__entry *entry,
-				  struct lk__node *nodes_out[LK__RED_MAX]);
+/* All with the front's mutex held. */
 
 /* Releases on a node what was perhaps granted there under `number`; `unsure`: and again when no
- * copy of the try can run any more. The front's mutex may be held. */
+ * copy of the try can run any more. */
 void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, int64_t until_ns,
 		       int64_t lease_ms);
-
-/* A number is given back; `unsure`: what was answered before does not tell, or not all. The front's
- * mutex is held. */
+/* A number is given back; `unsure`: what was answered before does not tell, or not all. */
 void lk__red_note_given_back(struct lk__red_node *node, uint64_t number, bool unsure);
-/* Such a number has been answered, when `asked` no longer counts that; `once`: by one copy, which
- * tells. The front's mutex is held. */
-void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once);
 
 /* Asks a node for the current grant, which is certain until `end_ns`, in the background. Takes such
- * a question back if it was not sent yet. The front's mutex is held. */
+ * a question back if it was not sent yet. */
 void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns);
-/* Asks a node where another has it, after a pause that grows. A turn asks those that are due. */
-void lk__red_join_later(struct lk__entry *entry, size_t index);
+void lk__red_unjoin(struct lk__red_node *node);
+/* Asks those again that another had. */
 void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
 /* Asks all nodes at once: a renewal was undecided, and what was in its way is over. */
 void lk__red_ask_again(struct lk__entry *entry);
-
-/*
- * Makes a call to all nodes, which begins with a struct lk__nodes_call and has so many bytes, with
- * references that last until all answers are there; then it is freed, unless `use` has an end of
- * its own. The caller waits for the command limit, and not beyond that time. NULL when out
- * of memory.
- */
-void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
-		       const struct lk__fan_out_use *use, int64_t until_ns);
 
 #endif

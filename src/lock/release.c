@@ -521,7 +521,7 @@ static int release_last(struct lk__releasing *releasing)
 	struct lk__entry *entry = releasing->entry;
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	if (quorum)
-		return quorum->grants->release(releasing);
+		return quorum->holds->release(releasing);
 	assert(entry->hold && entry->hold->count == 0);
 	int64_t now_ns = lk__now_ns();
 	enum lk__pass pass = release_pass(releasing, now_ns);
@@ -539,7 +539,7 @@ static int release_look(struct lk__releasing *releasing)
 {
 	const struct lk__quorum *quorum = lk__entry_quorum(releasing->entry);
 	if (quorum)
-		return quorum->grants->release_look(releasing);
+		return quorum->holds->release_look(releasing);
 	return releasing->exchanges ? exchange_look(releasing) : wire_look(releasing);
 }
 
@@ -557,7 +557,7 @@ static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 	if (entry->target.recipe->flags & LK__ELECTS)
 		lk__entry_release_unasked(entry, hold->number);
 	if (quorum)
-		quorum->grants->let_go(entry, hold->number);
+		quorum->holds->let_go(entry, hold->number);
 	lk__hold_free(hold);
 	atomic_fetch_sub(&entry->refs, 1); /* never the last: the caller has one */
 	return LK_ELOST;

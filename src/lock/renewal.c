@@ -189,7 +189,7 @@ static void batch_send(struct lk__batch *batch)
 {
 	const struct lk__quorum *quorum = lk__entry_quorum(batch->of[0].entry);
 	if (quorum) {
-		quorum->renewals->renew(batch);
+		quorum->holds->renew(batch);
 		return;
 	}
 	struct lk__renewal renewals[LK__BATCH_MAX];
@@ -380,7 +380,7 @@ int64_t lk__watch_turn(lk_client *client)
 			due.batch = NULL;
 		}
 		if (lk__entry_quorum(entry))
-			lk__entry_quorum(entry)->renewals->turn(entry);
+			lk__entry_quorum(entry)->holds->turn(entry);
 		pthread_mutex_lock(&entry->mutex);
 		watch_entry(entry, &due);
 		pthread_mutex_unlock(&entry->mutex);

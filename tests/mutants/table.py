@@ -246,15 +246,22 @@ MUTANTS = [
          "\tif (ballot->vote.granted)\n\t\tnode->part = LK__RED_NOT_HELD;")],
         World("red")),
     Mutant("red-renewed-by-few", "a minority renews a red lock", [
-        ("src/lock/red_renewal.c", "return tally->yes >= tally->majority;",
-         "return tally->yes >= 1;")],
+        ("src/lock/red_hold.c", "return poll->yes >= lk__red_of(poll->call.entry)->majority;",
+         "return poll->yes >= 1;")],
         World("red")),
     Mutant("red-undecided", "a renewal that a join leaves undecided waits for the next", [
-        ("src/lock/red_renewal.c", "if (met && (ended ?", "if (met && !met && (ended ?")],
+        ("src/lock/red_hold.c", "if (met && (ended ?", "if (met && !met && (ended ?")],
         World("majority")),
     Mutant("red-look-apart", "the look behind a red lock's renewal leaves in a write of its own", [
-        ("src/lock/red_renewal.c", "\t\tnode_look(node);\n\t\tlk__conn_send_queued(conn);\n",
-         "\t\tlk__conn_send_queued(conn);\n\t\tnode_look(node);\n")],
+        ("src/lock/fan_out.c", """\
+			if (fan_out->use.behind)
+				fan_out->use.behind(fan_out->use.context, i);
+			part_asked(&fan_out->node[i]);
+""", """\
+			part_asked(&fan_out->node[i]);
+			if (fan_out->use.behind)
+				fan_out->use.behind(fan_out->use.context, i);
+""")],
         World("majority")),
     # ---- replicas ----
     Mutant("no-acks", "a grant does not wait for replicas", [
