@@ -26,7 +26,7 @@ SUBJECTS: dict[str, str] = {
     "src/lock/entry.c": "lk__entry",
     "src/lock/head.c": "lk__head",
     "src/lock/multi_call.c": "lk__multi_ask",
-    "src/lock/red.c": "lk__red",
+    "src/lock/red_try.c": "round",
 }
 
 

@@ -4,8 +4,9 @@
  * that join its grant.
  *
  * What is then still unanswered goes on without us; what is granted late belongs to the hold, if
- * that still stands, or goes back. A node that could not be asked yet joins the grant later. A node that leaves too much unanswered is not asked any more. What the answers come
- * to is counted in src/sync/red/votes.c.
+ * that still stands, or goes back. A node that could not be asked yet joins the grant later. One
+ * that leaves too much unanswered is not asked any more. What the answers come to is counted in
+ * src/sync/red/votes.c.
  */
 #include "lock/red.h"
 
@@ -280,8 +281,8 @@ struct join {
 	bool again;             /* the second question: the first came too late */
 };
 
-/* A number that was given back has been answered, when `asked` no longer counts that; `once`: by one
- * copy, which tells. The front's mutex is held. */
+/* A number that was given back has been answered, when `asked` no longer counts that; `once`: by
+ * one copy, which tells. The front's mutex is held. */
 static void note_answered(struct lk__red_node *node, uint64_t number, bool once)
 {
 	struct lk__given_back *given = &node->given_back;
