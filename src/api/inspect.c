@@ -11,11 +11,15 @@
 #include <lockkeeper/lock.h>
 
 #include "api/check.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/handshake.h"
 #include "conn/request.h"
 #include "lock/client.h"
 #include "lock/entry.h"
+#include "lock/operation.h"
+#include "resp/reply.h"
 #include "sync/recipes.h"
 
 /* ---- asking for all that may stand in Redis about one lock ---- */
@@ -104,7 +108,7 @@ void lk__look_forget(struct lk__look *look)
 	look->waker = NULL;
 	look->is_field = false;
 	look->parts = NULL;
-	look->time = NULL;
+	look->time_ms = 0;
 }
 
 static void look_clear(struct lk__look *look)
@@ -280,19 +284,34 @@ static int look_refused(const struct lk__look *look, enum lk__look_type type, lk
 			ttl->type != REDIS_REPLY_INTEGER ? "PTTL" : asked->words[0]);
 }
 
+/* The server's time, in ms since 1970. */
+static int64_t time_ms_of(const redisReply *reply)
+{
+	int64_t now_us = lk__time_answer(reply);
+	if (now_us < 0)
+		now_us = lk__time_of_proxy(reply);
+	return now_us < 0 ? 0 : now_us / 1000;
+}
+
+/* Takes the answers, behind so many that are not for us. */
+static int look_take(struct lk__look *look, size_t others, lk_error *error)
+{
+	const redisReply *reply = look->answers->reply;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != look->answers->batch)
+		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
+	look->time_ms = time_ms_of(reply->element[others]);
+	look->parts = reply->element + others + 1;
+	return LK__WAIT_READY;
+}
+
 /* Sends what look->answers is to be, and takes the answers. */
 static int look_send(struct lk__look *look, struct lk__request *batch, lk_error *error)
 {
-	size_t count = batch ? batch->batch : 0;
 	int rc = look_ask(look, batch, error);
 	if (rc < 0)
 		return rc;
 	look->answers = batch;
-	if (batch->reply->type != REDIS_REPLY_ARRAY || batch->reply->elements != count)
-		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
-	look->time = batch->reply->element[0];
-	look->parts = batch->reply->element + 1;
-	return LK__WAIT_READY;
+	return look_take(look, 0, error);
 }
 
 struct lk__request *lk__look_request(const struct lk__look *look, bool tracked)
@@ -311,39 +330,6 @@ struct lk__request *lk__look_request(const struct lk__look *look, bool tracked)
 	for (unsigned i = 0; i < LK__LOOK_TYPES; i++)
 		look_add(look, i, &whole, &batch);
 	return batch.batch;
-}
-
-int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out, lk_error *error)
-{
-	const redisReply *reply = look->answers->reply;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != look->answers->batch)
-		return lk__fail(error, LK_EPROTOCOL, "inspect: not as many answers as questions");
-	look->parts = reply->element + (tracked ? 2 : 0);
-	look->time = *look->parts++;
-	const redisReply *answer = *look->parts++;
-	if (answer->type == REDIS_REPLY_ERROR)
-		return look_error(look, answer, error);
-	*type_out = answer->type == REDIS_REPLY_STATUS ? answer->str : "";
-	return LK__WAIT_READY;
-}
-
-/* Asks for the key whatever it is, in one write, so that hardly anything comes between: its type,
- * as Redis calls it, which lives as long as the answers. */
-static int look_ask_any(struct lk__look *look, const char **type_out, lk_error *error)
-{
-	struct lk__request *request = lk__look_request(look, false);
-	int rc = look_ask(look, request, error);
-	if (rc < 0)
-		return rc;
-	look->answers = request;
-	return lk__look_read_any(look, false, type_out, error);
-}
-
-/* Takes the answers for one type of these. */
-static void look_choose(struct lk__look *look, enum lk__look_type type)
-{
-	for (unsigned i = 0; i < type; i++)
-		look->parts += look_parts(look->client, i);
 }
 
 /* Nothing to ask where the answers are there already. */
@@ -617,7 +603,8 @@ static int look_begin(lk_scan *scan, const char *prefix, const char *key, size_t
 	look->key[look->key_size] = 0;
 	size_t own_prefix = strlen(scan->client->config->key_prefix);
 	*info = (lk_lock_info){.name = look->key + own_prefix,
-			       .name_size = look->key_size - own_prefix};
+			       .name_size = look->key_size - own_prefix,
+			       .type = "none"};
 	return 0;
 }
 
@@ -629,7 +616,7 @@ static int scan_look_at(lk_scan *scan, const redisReply *key, redisReply **parts
 	if (rc < 0)
 		return rc;
 	scan->look.parts = parts;
-	scan->look.time = parts ? scan->ahead->reply->element[0] : NULL;
+	scan->look.time_ms = parts ? time_ms_of(scan->ahead->reply->element[0]) : 0;
 	return look_at(&scan->look, scan->type, false, info, error);
 }
 
@@ -692,35 +679,52 @@ int lk_scan_next(lk_scan *scan, lk_lock_info *info_out, lk_error *error)
 	return rc;
 }
 
-int lk__look_show(struct lk__look *look, const char *type, lk_lock_info *info, bool *changed_out,
-		  lk_error *error)
+/* Takes the answers for the type of the key, as Redis calls it: that type, or LK__LOOK_TYPES for
+ * another; or a code. */
+static int look_choose(struct lk__look *look, const char **type_out, lk_error *error)
 {
-	unsigned place = LK__LOOK_HASH;
-	if (!*type)
+	const redisReply *answer = *look->parts++;
+	int type = LK__LOOK_HASH;
+	if (answer->type == REDIS_REPLY_ERROR)
+		return look_error(look, answer, error);
+	if (answer->type != REDIS_REPLY_STATUS || answer->len == 0)
 		return lk__fail(error, LK_EPROTOCOL, "inspect on %.100s: unexpected reply to TYPE",
 				look->client->config->url);
-	bool none = strcmp(type, "none") == 0;
-	while (!none && place < LK__LOOK_TYPES && strcmp(type, types[place]) != 0)
-		place++;
-	int rc = 0;
-	if (place < LK__LOOK_TYPES) {
-		look_choose(look, place);
-		rc = look_at(look, place, true, info, error);
-	}
-	*changed_out = (rc == LK_EWRONGTYPE && place < LK__LOOK_TYPES) ||
+	*type_out = answer->str;
+	bool none = strcmp(answer->str, "none") ==
+		    0; /* looked at as a hash: some may wait for it */
+	while (!none && type < LK__LOOK_TYPES && strcmp(answer->str, types[type]) != 0)
+		look->parts += look_parts(look->client, (enum lk__look_type)type++);
+	return type;
+}
+
+int lk__look_show(struct lk__look *look, bool tracked, lk_lock_info *info, bool *changed_out,
+		  lk_error *error)
+{
+	const char *name = NULL;
+	int rc = look_take(look, tracked ? 2 : 0, error);
+	int type = rc < 0 ? rc : look_choose(look, &name, error);
+	if (type < 0)
+		return type;
+	bool known = type < LK__LOOK_TYPES, none = strcmp(name, "none") == 0;
+	rc = known ? look_at(look, (enum lk__look_type)type, true, info, error) : 0;
+	*changed_out = (rc == LK_EWRONGTYPE && known) ||
 		       (rc >= 0 && !none && info->ttl_ms == TTL_NO_KEY);
 	if (rc || *changed_out)
 		return rc;
 	return lk__fail(error, LK_EWRONGTYPE, "inspect \"%.100s\": the key is a %s, not a lock",
-			info->name, type);
+			info->name, name);
 }
 
-/* 1 or a code. */
+/* Asks for the key in one write, so that hardly anything comes between. 1 or a code. */
 static int show_look_once(struct lk__look *look, lk_lock_info *info, bool *changed, lk_error *error)
 {
-	const char *type;
-	int rc = look_ask_any(look, &type, error);
-	return rc < 0 ? rc : lk__look_show(look, type, info, changed, error);
+	struct lk__request *request = lk__look_request(look, false);
+	int rc = look_ask(look, request, error);
+	if (rc < 0)
+		return rc;
+	look->answers = request;
+	return lk__look_show(look, false, info, changed, error);
 }
 
 /* A busy lock comes and goes between the questions: what was asked of one key and answered by
@@ -792,10 +796,100 @@ void lk_scan_all(lk_scan *scan)
 		scan->all = true;
 }
 
+/* ---- by force ---- */
+
+static bool is_barrier(const lk_lock_info *info)
+{
+	return strcmp(info->type, lk__barrier_recipe.type) == 0;
+}
+
+/* NULL: no memory. */
+static struct lk__request *barrier_request(const struct lk__look *look)
+{
+	struct lk__target target = {.recipe = &lk__barrier_recipe,
+				    .key = look->key,
+				    .key_size = (uint32_t)look->key_size};
+	return lk__barrier_recipe.force(&target);
+}
+
+/* A string is deleted as a plain lock is, since ours wait for it too. NULL: no memory. */
+static struct lk__request *force_request(const struct lk__look *look, const lk_lock_info *info,
+					 const struct lk__notify *notify)
+{
+	struct lk__words words = {0};
+	if (is_barrier(info))
+		return barrier_request(look);
+	lk__words_add(&words, look->key, look->key_size);
+	if (look->type == LK__LOOK_STRING) {
+		size_t size;
+		char *channel = lk__channel_name(&lk__plain_recipe, look->key, look->key_size,
+						 &size);
+		lk__words_own(&words, channel, size);
+	} else {
+		lk__words_text(&words, look->type == LK__LOOK_ZSET ? "zset" : "hash");
+		lk__words_add(&words, info->holders[0].field,
+			      look->is_field ? info->holders[0].field_size : 0);
+	}
+	if (notify)
+		lk__notify_words(&words, notify);
+	return lk__words_script(&words,
+				look->type == LK__LOOK_STRING ? LK__SCRIPT_PLAIN_FORCE_RELEASE
+							      : LK__SCRIPT_FOREIGN_FORCE_RELEASE,
+				1);
+}
+
+/* 1: it is to be freed; 0: nobody has it; or a code. */
+static int force_check(const struct lk__look *look, const lk_lock_info *info, const char *what,
+		       lk_error *error)
+{
+	bool is_string = strcmp(info->type, "plain lock") == 0 && info->looks_like;
+	if (strcmp(info->type, "none") == 0)
+		return 0;
+	if (!is_string && !is_barrier(info) && strcmp(info->type, "foreign lock") != 0)
+		return lk__fail(error, LK_EINVAL,
+				"%s: \"%.100s\" is a %s, not another library's lock", what,
+				info->name, info->type);
+	if (look->is_field && info->holder_count > 1)
+		return lk__fail(error, LK_EINVAL,
+				"%s: the hash \"%.100s\" has %zu locks; delete the field of one",
+				what, info->name, info->holder_count);
+	return is_barrier(info) || info->holder_count > 0;
+}
+
+/* Breaks a barrier, or deletes another library's lock, that was just looked at, and wakes who waits
+ * for it: 1, 0 there was none, or a code. */
+static int look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error)
+{
+	const char *what = "lk_scan_force_release";
+	lk_client *client = look->client;
+	struct lk__notify *notify = NULL;
+	int rc = force_check(look, info, what, error);
+	if (rc <= 0)
+		return rc;
+	if (look->waker &&
+	    lk__notify_of(&notify, look->waker, look->key, look->key_size) == LK__NOTIFY_NO_MEMORY)
+		return lk__fail(error, LK_ENOMEM, "%s: out of memory", what);
+	struct lk__request *request = force_request(look, info, notify);
+	lk__notify_free(notify);
+	if (request)
+		lk__request_frees(request);
+	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
+	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
+	rc = lk__ask(client, lk__node_scripts(node), look->thread, request, what, until_ns, error);
+	if (rc < 0)
+		return rc;
+	int64_t freed = 0;
+	rc = lk__reply_integer(request->reply, 0, 1, &freed)
+		     ? (freed || request->sends > 1)
+		     : lk__fail(error, LK_EMAYBEHELD, "%s: unexpected reply", what);
+	lk__request_free(request);
+	return rc;
+}
+
 int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_error *error)
 {
 	const char *operation = "lk_scan_force_release";
-	lk_lock_info info = {.name = NULL};
+	lk_lock_info info = {.type = "none"};
 	int saved;
 	if (!scan || !name)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
@@ -806,7 +900,7 @@ int lk_scan_force_release(lk_scan *scan, const void *name, size_t name_size, lk_
 		return rc;
 	rc = look_by_name(scan, name, name_size, &info, error);
 	if (rc == 1)
-		rc = lk__look_force_release(&scan->look, &info, error);
+		rc = look_force_release(&scan->look, &info, error);
 	if (rc == 1 || rc == LK_ENOTDURABLE || rc == LK_EMAYBEHELD)
 		lk__doubt_key(scan->client, scan->look.key, scan->look.key_size);
 	lk__leave(saved);

@@ -42,7 +42,7 @@ struct lk__look {
 	char *key;
 	size_t key_size;
 	redisReply **parts; /* the answers, by place; set before: the key is not asked for again */
-	const redisReply *time; /* the server's, of the batch that `parts` are of */
+	int64_t time_ms;    /* the server's then, since 1970; 0 where it is not known */
 	/* Whose parts they are, if asked for this key alone. */
 	struct lk__request *answers;
 	lk_holder *holders;
@@ -55,28 +55,19 @@ struct lk__look {
 	bool is_field; /* the lock is a field of its hash, not all of it */
 };
 
-/* The two halves of asking for a key whatever it is: the request, `tracked` behind what has the
- * server tell of the next change (conn/tracking.h); and look->answers, which is that request with
- * its answers. */
+/* The question for a key whatever it is, `tracked` behind what has the server tell of the next
+ * change (conn/tracking.h). */
 struct lk__request *lk__look_request(const struct lk__look *look, bool tracked);
-int lk__look_read_any(struct lk__look *look, bool tracked, const char **type_out, lk_error *error);
 
-/* Looks at a key of which all was asked, as what it is: 1, or a code: LK_EWRONGTYPE where it is no
- * lock. A key that is not there may still have waiters. `*changed_out`: it became another between
- * two questions. */
-int lk__look_show(struct lk__look *look, const char *type, lk_lock_info *info, bool *changed_out,
+/* Looks at the key by look->answers, which is that request with its answers: 1, or a code:
+ * LK_EWRONGTYPE where it is no lock. A key that is not there may still have waiters.
+ * `*changed_out`: it became another between two questions. */
+int lk__look_show(struct lk__look *look, bool tracked, lk_lock_info *info, bool *changed_out,
 		  lk_error *error);
 
 /* Reads the answers to what was asked of a key of that type: 1, 0 when it is not a lock, or
  * LK_ENOMEM. `any`: a string is one whatever it says. */
 int lk__look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info);
-
-/* The server's time, in ms since 1970. */
-int64_t lk__look_time_ms(const struct lk__look *look);
-
-/* Breaks a barrier, or deletes another library's lock, that was just looked at, and wakes who waits
- * for it: 1, 0 there was none, or a code. */
-int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error);
 
 /* The record of a client, as it was read; of one that tells nothing too. */
 struct lk__known_client {

@@ -7,15 +7,8 @@
 
 #include <lockkeeper/barrier.h>
 
-#include "api/check.h"
 #include "api/inspect.h"
-#include "base/clock.h"
-#include "base/fail.h"
 #include "conf/config.h"
-#include "conn/handshake.h"
-#include "conn/request.h"
-#include "lock/client.h"
-#include "lock/operation.h"
 #include "resp/reply.h"
 #include "sync/foreign/foreign.h"
 #include "sync/recipes.h"
@@ -33,14 +26,6 @@ static int64_t part_integer(const struct lk__look *look, size_t place)
 {
 	const redisReply *reply = look->parts[place];
 	return reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
-}
-
-int64_t lk__look_time_ms(const struct lk__look *look)
-{
-	int64_t now_us = lk__time_answer(look->time);
-	if (now_us < 0)
-		now_us = lk__time_of_proxy(look->time);
-	return now_us < 0 ? 0 : now_us / 1000;
 }
 
 /* A score, which servers write with an exponent if it is very far away. */
@@ -154,17 +139,12 @@ static uint64_t fence_of(const struct lk__look *look)
 
 /* ---- a barrier ---- */
 
-static bool is_barrier(const lk_lock_info *info)
-{
-	return strcmp(info->type, lk__barrier_recipe.type) == 0;
-}
-
 /* Since when it waits, or is inside: then its number is the generation, which is that time unless
  * the clock was set back. */
 static int64_t party_since_ms(const struct lk__look *look, const struct lk__party *party)
 {
 	int64_t since_ms = party->number / 1000;
-	return since_ms <= lk__look_time_ms(look) ? since_ms : 0;
+	return since_ms <= look->time_ms ? since_ms : 0;
 }
 
 /* False: the field is not a party's. */
@@ -175,7 +155,7 @@ static bool party_read(struct lk__look *look, const redisReply *field, const red
 	if (field->type != REDIS_REPLY_STRING || !is_owner(field->str, (size_t)field->len) ||
 	    !lk__barrier_read_party(value, &party))
 		return false;
-	int64_t left_ms = party.until_ms - lk__look_time_ms(look);
+	int64_t left_ms = party.until_ms - look->time_ms;
 	if (party.state == LK__PARTY_ENDED || left_ms <= 0)
 		return true;
 	if (party.state == LK__PARTY_LEAVES) {
@@ -278,144 +258,58 @@ static const struct lk__foreign *row_of(struct lk__look *look, const redisReply 
 	return NULL;
 }
 
-/* Fields of a hash of which each is a lock, or of one that is a lock as a whole. */
+/* A field is a holder's where the row knows it; a member, where it does not stand for the lock. */
+static bool is_holder(const struct lk__look *look, const struct lk__foreign *row,
+		      const redisReply *holder)
+{
+	struct lk__foreign_seen seen = seen_of(look, holder, 1u << row->kind);
+	if (row->kind == LK__FOREIGN_ZSET || row->kind == LK__FOREIGN_POOL)
+		return !is_text(holder, row->value);
+	return holder->type == REDIS_REPLY_STRING && lk__foreign_find(&seen) == row;
+}
+
+/* Reads a hash whose fields are locks each, or that is one as a whole; or a sorted set. `elements`:
+ * fields with values, members with scores. */
+static int look_read_foreign(struct lk__look *look, const redisReply *elements, unsigned kinds,
+			     lk_lock_info *info)
+{
+	struct lk__foreign_seen seen;
+	const struct lk__foreign *row = row_of(look, elements, 2, kinds, &seen);
+	if (!row)
+		return 0;
+	if (!look_holders(look, elements->elements / 2, info) || !look_tell(look, &seen, row, info))
+		return LK_ENOMEM;
+	bool is_pool = row->kind == LK__FOREIGN_POOL;
+	info->type = is_pool ? "foreign semaphore" : "foreign lock";
+	look->is_field = row->kind == LK__FOREIGN_FIELD;
+	for (size_t i = 0; i + 1 < elements->elements; i += 2) {
+		const redisReply *holder = elements->element[i];
+		int64_t left_ms = info->ttl_ms;
+		if (row->kind == LK__FOREIGN_ZSET) /* in a semaphore it is when the member came */
+			left_ms = look_score(elements->element[i + 1]) - look->time_ms;
+		if (is_holder(look, row, holder) && (row->kind != LK__FOREIGN_ZSET || left_ms > 0))
+			look_hold(look, holder->str, (size_t)holder->len, left_ms, info);
+	}
+	return 1;
+}
+
 static int look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *page = look->parts[LK__LOOK_VALUE];
-	unsigned kinds = 1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD;
-	struct lk__foreign_seen seen;
-	if (page->type != REDIS_REPLY_ARRAY || page->elements != 2 ||
-	    page->element[1]->type != REDIS_REPLY_ARRAY)
+	if (elements_of(page) != 2 || page->element[1]->type != REDIS_REPLY_ARRAY)
 		return 0;
-	const redisReply *fields = page->element[1];
-	const struct lk__foreign *row = row_of(look, fields, 2, kinds, &seen);
-	if (!row)
-		return 0;
-	if (!look_holders(look, fields->elements / 2, info) || !look_tell(look, &seen, row, info))
-		return LK_ENOMEM;
-	info->type = "foreign lock";
-	look->is_field = row->kind == LK__FOREIGN_FIELD;
-	for (size_t i = 0; i + 1 < fields->elements; i += 2) {
-		const redisReply *field = fields->element[i];
-		if (field->type != REDIS_REPLY_STRING)
-			continue;
-		seen = seen_of(look, field, 1u << row->kind);
-		if (lk__foreign_find(&seen) == row)
-			look_hold(look, field->str, (size_t)field->len, info->ttl_ms, info);
-	}
-	return 1;
+	return look_read_foreign(look, page->element[1],
+				 1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD, info);
 }
 
 static int look_read_zset(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *members = look->parts[LK__LOOK_VALUE];
-	const redisReply *ttl = look->parts[LK__LOOK_TTL];
-	struct lk__foreign_seen seen;
-	info->ttl_ms = ttl->type == REDIS_REPLY_INTEGER ? ttl->integer : -1;
+	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
 	if (members->type != REDIS_REPLY_ARRAY)
 		return 0;
-	const struct lk__foreign *row = row_of(
-		look, members, 2, 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL, &seen);
-	if (!row)
-		return 0;
-	if (!look_holders(look, members->elements / 2, info) || !look_tell(look, &seen, row, info))
-		return LK_ENOMEM;
-	bool is_pool = row->kind == LK__FOREIGN_POOL;
-	info->type = is_pool ? "foreign semaphore" : "foreign lock";
-	int64_t now_ms = lk__look_time_ms(look);
-	for (size_t i = 0; i + 1 < members->elements; i += 2) {
-		const redisReply *member = members->element[i];
-		/* Its score is its end, but in a semaphore the time when it came. */
-		int64_t left_ms = is_pool ? info->ttl_ms
-					  : look_score(members->element[i + 1]) - now_ms;
-		/* A member that stands for the lock itself is not an owner. */
-		bool is_mark = (size_t)member->len == strlen(row->value) &&
-			       memcmp(member->str, row->value, (size_t)member->len) == 0;
-		if (!is_mark && (is_pool || left_ms > 0))
-			look_hold(look, member->str, (size_t)member->len, left_ms, info);
-	}
-	return 1;
-}
-
-/* NULL: no memory. */
-static struct lk__request *barrier_request(const struct lk__look *look)
-{
-	struct lk__target target = {.recipe = &lk__barrier_recipe,
-				    .key = look->key,
-				    .key_size = (uint32_t)look->key_size};
-	return lk__barrier_recipe.force(&target);
-}
-
-/* A string is deleted as a plain lock is, since ours wait for it too. NULL: no memory. */
-static struct lk__request *force_request(const struct lk__look *look, const lk_lock_info *info,
-					 const struct lk__notify *notify)
-{
-	struct lk__words words = {0};
-	if (is_barrier(info))
-		return barrier_request(look);
-	lk__words_add(&words, look->key, look->key_size);
-	if (look->type == LK__LOOK_STRING) {
-		size_t size;
-		char *channel = lk__channel_name(&lk__plain_recipe, look->key, look->key_size,
-						 &size);
-		lk__words_own(&words, channel, size);
-	} else {
-		lk__words_text(&words, look->type == LK__LOOK_ZSET ? "zset" : "hash");
-		lk__words_add(&words, info->holders[0].field,
-			      look->is_field ? info->holders[0].field_size : 0);
-	}
-	if (notify)
-		lk__notify_words(&words, notify);
-	return lk__words_script(&words,
-				look->type == LK__LOOK_STRING ? LK__SCRIPT_PLAIN_FORCE_RELEASE
-							      : LK__SCRIPT_FOREIGN_FORCE_RELEASE,
-				1);
-}
-
-/* 1: it is to be freed; 0: nobody has it; or a code. */
-static int force_check(const struct lk__look *look, const lk_lock_info *info, const char *what,
-		       lk_error *error)
-{
-	bool is_string = strcmp(info->type, "plain lock") == 0 && info->looks_like;
-	if (strcmp(info->type, "none") == 0)
-		return 0;
-	if (!is_string && !is_barrier(info) && strcmp(info->type, "foreign lock") != 0)
-		return lk__fail(error, LK_EINVAL,
-				"%s: \"%.100s\" is a %s, not another library's lock", what,
-				info->name, info->type);
-	if (look->is_field && info->holder_count > 1)
-		return lk__fail(error, LK_EINVAL,
-				"%s: the hash \"%.100s\" has %zu locks; delete the field of one",
-				what, info->name, info->holder_count);
-	return is_barrier(info) || info->holder_count > 0;
-}
-
-int lk__look_force_release(struct lk__look *look, const lk_lock_info *info, lk_error *error)
-{
-	const char *what = "lk_scan_force_release";
-	lk_client *client = look->client;
-	struct lk__notify *notify = NULL;
-	int rc = force_check(look, info, what, error);
-	if (rc <= 0)
-		return rc;
-	if (look->waker &&
-	    lk__notify_of(&notify, look->waker, look->key, look->key_size) == LK__NOTIFY_NO_MEMORY)
-		return lk__fail(error, LK_ENOMEM, "%s: out of memory", what);
-	struct lk__request *request = force_request(look, info, notify);
-	lk__notify_free(notify);
-	if (request)
-		lk__request_frees(request);
-	struct lk__node *node = lk__topo_node_of(client->topo, look->key, look->key_size);
-	int64_t until_ns = lk__after_ms(lk__now_ns(), client->config->command_timeout_ms);
-	rc = lk__ask(client, lk__node_scripts(node), look->thread, request, what, until_ns, error);
-	if (rc < 0)
-		return rc;
-	int64_t freed = 0;
-	rc = lk__reply_integer(request->reply, 0, 1, &freed)
-		     ? (freed || request->sends > 1)
-		     : lk__fail(error, LK_EMAYBEHELD, "%s: unexpected reply", what);
-	lk__request_free(request);
-	return rc;
+	return look_read_foreign(look, members, 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL,
+				 info);
 }
 
 /* ---- hashes ---- */
@@ -535,7 +429,7 @@ static int look_read_hash(struct lk__look *look, lk_lock_info *info)
 		return owned_read(look, info);
 	info->type = "read/write lock";
 	info->waiting_clients = listeners(look, true, TO_OTHER);
-	return waiters_read(look, LK__HASH_WRITERS, 2, lk__look_time_ms(look), info);
+	return waiters_read(look, LK__HASH_WRITERS, 2, look->time_ms, info);
 }
 
 /* ---- strings ---- */
@@ -579,7 +473,7 @@ static void permit_id(const redisReply *member, char id[LK_PERMIT_ID_SIZE])
 static int permits_read(struct lk__look *look, lk_lock_info *info)
 {
 	const redisReply *reply = look->parts[LK__STRING_PERMITS];
-	int64_t now_ms = lk__look_time_ms(look);
+	int64_t now_ms = look->time_ms;
 	size_t count = elements_of(reply) / 2;
 	look->ids = calloc(count + 1, LK_PERMIT_ID_SIZE);
 	if (!look->ids || !look_holders(look, count, info))

@@ -343,8 +343,8 @@ static int change_add(struct lk__watched *watched, int kind, const struct lk__wa
 	}
 	if (reason)
 		change->reason = string_put(&end, reason);
-	if (watch->look.time && kind != LK_CHANGE_GAP)
-		change->at_ms = lk__look_time_ms(&watch->look);
+	if (kind != LK_CHANGE_GAP)
+		change->at_ms = watch->look.time_ms;
 	DL_APPEND(watch->changes, item);
 	return 0;
 }
@@ -756,12 +756,8 @@ static bool look_refused(const lk_watch *watch, const struct lk__request *reques
 /* Reads what is there: 0; 1: it became another between two questions; or a code. */
 static int look_read(lk_watch *watch, lk_error *error)
 {
-	const char *type;
 	bool changed = false;
-	int rc = lk__look_read_any(&watch->look, watch->tracked, &type, error);
-	if (rc < 0)
-		return rc;
-	rc = lk__look_show(&watch->look, type, &watch->info, &changed, error);
+	int rc = lk__look_show(&watch->look, watch->tracked, &watch->info, &changed, error);
 	if (changed)
 		return 1;
 	watch->overwritten = rc == LK_EWRONGTYPE;
