@@ -735,7 +735,6 @@ static void asyncs_for_each_conn(const lk_client *client, void (*act)(struct lk_
 
 int64_t lk__async_turn(lk_client *client, bool *any_out)
 {
-	atomic_store(&client->asyncs.asleep, false);
 	asyncs_hear_ends(client);
 	bool any = asyncs_resume_ready(client);
 	any |= asyncs_resume_due(client);

@@ -233,6 +233,12 @@ static inline int64_t lk__client_until_ns(const lk_client *client)
 		       : atomic_load(&client->close.until_ns);
 }
 
+/* The loop is awake, and looks at what is ready later in its turn. For the loop alone. */
+static inline void lk__async_rise(lk_client *client)
+{
+	atomic_store(&client->asyncs.asleep, false);
+}
+
 /* The loop is about to sleep. False: an asynchronous request is ready. For the loop alone. */
 static inline bool lk__async_rest(lk_client *client)
 {

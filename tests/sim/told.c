@@ -166,16 +166,15 @@ static int64_t bound_ns(bool young)
 	return (calm ? young || loses ? look_ms() : TOLD_MS : 3 * lease_ms) * SIM_MS;
 }
 
-/* A newer request takes the place of one that was not told yet. */
+/* A newer request takes the place of one that was not told yet, whoever has the lock by then. */
 static void check_requests(const struct worker *worker)
 {
 	const struct request *newest = NULL;
 	for (int i = 0; i < asked_count; i++)
-		if (requests[i].came_ns && worker->field[0] &&
-		    strcmp(requests[i].fields, worker->field) == 0 &&
-		    (!newest || requests[i].came_ns > newest->came_ns))
+		if (requests[i].came_ns && (!newest || requests[i].came_ns > newest->came_ns))
 			newest = &requests[i];
-	if (!newest || newest->told)
+	if (!newest || newest->told || !worker->field[0] ||
+	    strcmp(newest->fields, worker->field) != 0)
 		return;
 	/* A fair lock may be its own before it hears so. */
 	int64_t from_ns = newest->came_ns > worker->granted_ns ? newest->came_ns
