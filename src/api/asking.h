@@ -46,9 +46,6 @@ void lk__questions_put(struct lk__questions *questions, struct lk__words *words)
 /* Behind a lock's channel: where its release by force is told. */
 #define LK__BROKEN ":broken"
 
-/* Words up to their NULL. */
-#define LK__SAY(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 /* Tells whether a word stands for a name; and that name, to be freed, or NULL when out of
  * memory. */
 bool lk__word_is_name(const char *word);

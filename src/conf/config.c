@@ -148,9 +148,14 @@ static int64_t *number_of(const lk_config *config, const struct option *option)
 	return (int64_t *)((char *)config + option->offset);
 }
 
+static char **member_at(const lk_config *config, size_t offset)
+{
+	return (char **)((char *)config + offset);
+}
+
 static char **text_of(const lk_config *config, const struct option *option)
 {
-	return (char **)((char *)config + option->offset);
+	return member_at(config, option->offset);
 }
 
 static const struct option *option_find(const char *name)
@@ -162,25 +167,26 @@ static const struct option *option_find(const char *name)
 	return NULL;
 }
 
-/* The places that a URL names beside options. */
-#define PLACE_TEXTS 4
+/* The texts of options, and the places that a URL names beside them. */
+#define TEXTS (OPTION_COUNT + 4)
 
-static char **place_text(lk_config *config, size_t index)
+/* NULL: it is an option that is no text. */
+static char **text_at(const lk_config *config, size_t index)
 {
-	char **const texts[PLACE_TEXTS] = {&config->host, &config->places, &config->seeds,
-					   &config->master};
-	return texts[index];
+	lk_config *writable = (lk_config *)config;
+	char **const places[] = {&writable->host, &writable->places, &writable->seeds,
+				 &writable->master};
+	if (index >= OPTION_COUNT)
+		return places[index - OPTION_COUNT];
+	return is_number(&options[index]) ? NULL : text_of(config, &options[index]);
 }
 
 /* Frees what the configuration points to. */
 static void config_clear(lk_config *config)
 {
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		if (!is_number(&options[i]))
-			lk__text_wipe(*text_of(config, &options[i]));
-	}
-	for (size_t i = 0; i < PLACE_TEXTS; i++)
-		free(*place_text(config, i));
+	for (size_t i = 0; i < TEXTS; i++)
+		if (text_at(config, i))
+			lk__text_wipe(*text_at(config, i));
 	explicit_bzero(config, sizeof(*config));
 }
 
@@ -189,19 +195,12 @@ static int config_copy_to(lk_config *copy, const lk_config *config)
 {
 	int status = 0;
 	*copy = *config;
-	for (size_t i = 0; i < PLACE_TEXTS; i++)
-		*place_text(copy, i) = NULL;
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		if (!is_number(&options[i]))
-			*text_of(copy, &options[i]) = NULL;
-	}
-	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
-		if (!is_number(&options[i]))
-			status = lk__text_replace(text_of(copy, &options[i]),
-						  *text_of(config, &options[i]));
-	}
-	for (size_t i = 0; i < PLACE_TEXTS && status == 0; i++)
-		status = lk__text_replace(place_text(copy, i), *place_text((lk_config *)config, i));
+	for (size_t i = 0; i < TEXTS; i++)
+		if (text_at(copy, i))
+			*text_at(copy, i) = NULL;
+	for (size_t i = 0; i < TEXTS && status == 0; i++)
+		if (text_at(copy, i))
+			status = lk__text_replace(text_at(copy, i), *text_at(config, i));
 	if (status != 0)
 		config_clear(copy);
 	return status;
@@ -453,17 +452,12 @@ static const struct {
 	 offsetof(struct lk_config, tls_key_password_file)},
 };
 
-static char **text_at(lk_config *config, size_t offset)
-{
-	return (char **)((char *)config + offset);
-}
-
 /* The option that a file's first line is for; NULL: the file is of another kind. */
 static char **secret_of_file(lk_config *config, const struct option *option)
 {
 	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
 		if (secrets[i].file == option->offset)
-			return text_at(config, secrets[i].secret);
+			return member_at(config, secrets[i].secret);
 	return NULL;
 }
 
@@ -497,7 +491,7 @@ static int set_secret(lk_config *config, const struct option *option, const char
 	int status = set_text(config, option, value, error);
 	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]) && status == 0; i++)
 		if (secrets[i].secret == option->offset)
-			**text_at(config, secrets[i].file) = '\0';
+			**member_at(config, secrets[i].file) = '\0';
 	return status;
 }
 
@@ -611,14 +605,10 @@ int lk_config_new(lk_config **config_out, lk_error *error)
 		return lk__fail(error, LK_EINVAL, "lk_config_new: config_out is NULL");
 	lk_config *config = calloc(1, sizeof(*config));
 	int status = config ? 0 : LK_ENOMEM;
-	for (size_t i = 0; i < PLACE_TEXTS && status == 0; i++)
-		status = lk__text_replace(place_text(config, i), "");
-	for (size_t i = 0; i < OPTION_COUNT && status == 0; i++) {
-		const char *value = options[i].info.default_value;
-		if (is_number(&options[i]))
-			status = set_number(config, &options[i], value, error);
-		else
-			status = lk__text_replace(text_of(config, &options[i]), value);
+	for (size_t i = 0; i < TEXTS && status == 0; i++) {
+		const char *value = i < OPTION_COUNT ? options[i].info.default_value : "";
+		status = text_at(config, i) ? lk__text_replace(text_at(config, i), value)
+					    : set_number(config, &options[i], value, error);
 	}
 	if (status != 0) {
 		lk_config_free(config);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "conf/text.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,19 +27,14 @@ int lk__text_replace(char **text, const char *value)
 
 const char *lk__text_number(const char *text, int64_t *number_out)
 {
-	int64_t number = 0;
 	if (!*text)
 		return "is empty, not a number";
-	if (text[0] == '0' && text[1])
+	if (text[strspn(text, "0123456789")] || (text[0] == '0' && text[1]))
 		return "is not a plain decimal number";
-	for (const char *at = text; *at; at++) {
-		if (*at < '0' || *at > '9')
-			return "is not a plain decimal number";
-		int digit = *at - '0';
-		if (number > (INT64_MAX - digit) / 10)
-			return "is too large";
-		number = number * 10 + digit;
-	}
+	errno = 0;
+	int64_t number = strtoll(text, NULL, 10);
+	if (errno)
+		return "is too large";
 	*number_out = number;
 	return NULL;
 }

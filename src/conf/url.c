@@ -110,38 +110,33 @@ static int decode_to(char **part, struct span span, lk_error *error)
 	return *part ? 0 : no_memory(error);
 }
 
+/* Takes the text off the beginning of the span; false: it begins otherwise. */
+static bool span_skip(struct span *span, const char *text)
+{
+	size_t size = strlen(text);
+	bool skips = strncmp(span->start, text, size) == 0;
+	span->start += skips ? size : 0;
+	return skips;
+}
+
+/* redis or valkey, "s" for TLS, and what stands for the deployment. */
 static int parse_scheme(struct lk__url *url, struct span *rest, lk_error *error)
 {
-	static const struct {
-		const char *text;
-		enum lk__scheme scheme;
-		enum lk__deployment deployment;
-	} schemes[] = {
-		{"redis://", LK__SCHEME_TCP, LK__SINGLE},
-		{"rediss://", LK__SCHEME_TLS, LK__SINGLE},
-		{"valkey://", LK__SCHEME_TCP, LK__SINGLE},
-		{"valkeys://", LK__SCHEME_TLS, LK__SINGLE},
-		{"unix://", LK__SCHEME_UNIX, LK__SINGLE},
-		{"redis-replicas://", LK__SCHEME_TCP, LK__REPLICAS},
-		{"rediss-replicas://", LK__SCHEME_TLS, LK__REPLICAS},
-		{"valkey-replicas://", LK__SCHEME_TCP, LK__REPLICAS},
-		{"valkeys-replicas://", LK__SCHEME_TLS, LK__REPLICAS},
-		{"redis-cluster://", LK__SCHEME_TCP, LK__CLUSTER},
-		{"rediss-cluster://", LK__SCHEME_TLS, LK__CLUSTER},
-		{"valkey-cluster://", LK__SCHEME_TCP, LK__CLUSTER},
-		{"valkeys-cluster://", LK__SCHEME_TLS, LK__CLUSTER},
-		{"redis-sentinel://", LK__SCHEME_TCP, LK__SENTINEL},
-		{"rediss-sentinel://", LK__SCHEME_TLS, LK__SENTINEL},
-		{"valkey-sentinel://", LK__SCHEME_TCP, LK__SENTINEL},
-		{"valkeys-sentinel://", LK__SCHEME_TLS, LK__SENTINEL},
-	};
-	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
-		size_t length = strlen(schemes[i].text);
-		if (strncmp(rest->start, schemes[i].text, length) != 0)
+	static const char *const deployments[] = {[LK__SINGLE] = "://",
+						  [LK__REPLICAS] = "-replicas://",
+						  [LK__SENTINEL] = "-sentinel://",
+						  [LK__CLUSTER] = "-cluster://"};
+	url->scheme = LK__SCHEME_UNIX;
+	if (span_skip(rest, "unix://"))
+		return 0;
+	struct span at = *rest;
+	bool known = span_skip(&at, "redis") || span_skip(&at, "valkey");
+	url->scheme = span_skip(&at, "s") ? LK__SCHEME_TLS : LK__SCHEME_TCP;
+	for (int i = LK__SINGLE; known && i <= LK__CLUSTER; i++) {
+		if (!span_skip(&at, deployments[i]))
 			continue;
-		url->scheme = schemes[i].scheme;
-		url->deployment = schemes[i].deployment;
-		rest->start += length;
+		url->deployment = (enum lk__deployment)i;
+		*rest = at;
 		return 0;
 	}
 	if (!strstr(rest->start, "://"))

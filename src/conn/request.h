@@ -81,6 +81,9 @@ struct lk__request {
 int lk__write_command(struct lk__buffer *buffer, size_t argc, const char **argv,
 		      const size_t *sizes);
 
+/* Words up to their NULL. */
+#define LK__SAY(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 /* Makes a request of plain words. NULL when out of memory. */
 struct lk__request *lk__request_new(size_t argc, const char **argv, const size_t *sizes);
 

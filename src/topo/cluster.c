@@ -409,8 +409,8 @@ static int cluster_ask(struct lk__scout *scout, struct lk__peer *peer, bool firs
 	int rc = 0;
 	(void)scout;
 	if (first)
-		rc = lk__link_say(&peer->ask, "MYID", 2, (const char *[]){"CLUSTER", "MYID"});
-	return rc ? rc : lk__link_say(&peer->ask, "SLOTS", 2, (const char *[]){"CLUSTER", "SLOTS"});
+		rc = lk__link_say(&peer->ask, "MYID", LK__SAY("CLUSTER", "MYID"));
+	return rc ? rc : lk__link_say(&peer->ask, "SLOTS", LK__SAY("CLUSTER", "SLOTS"));
 }
 
 static void maps_drop(struct cluster *cluster)

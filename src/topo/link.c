@@ -54,16 +54,16 @@ void lk__link_close(struct lk__link *link)
 	*link = (struct lk__link){.config = NULL};
 }
 
-int lk__link_say(struct lk__link *link, const char *what, size_t argc, const char **argv)
+int lk__link_say(struct lk__link *link, const char *what, const char *const *words)
 {
-	size_t sizes[WORDS_MAX];
-	if (argc > WORDS_MAX || link->owed_count == LK__LINK_OWED_MAX)
+	size_t sizes[WORDS_MAX], count = 0;
+	for (; words[count] && count < WORDS_MAX; count++)
+		sizes[count] = strlen(words[count]);
+	if (words[count] || link->owed_count == LK__LINK_OWED_MAX)
 		return LK_ENOMEM;
-	for (size_t i = 0; i < argc; i++)
-		sizes[i] = strlen(argv[i]);
-	lk__trace_words(link->config, argc, argv);
+	lk__trace_words(link->config, count, (const char **)words);
 	link->owed[link->owed_count++] = what;
-	return lk__write_command(&link->out, argc, argv, sizes);
+	return lk__write_command(&link->out, count, (const char **)words, sizes);
 }
 
 int lk__link_auth(struct lk__link *link)
@@ -71,9 +71,8 @@ int lk__link_auth(struct lk__link *link)
 	const char *user = link->config->username, *password = link->config->password;
 	if (!*password)
 		return 0;
-	if (!*user)
-		return lk__link_say(link, "AUTH", 2, (const char *[]){"AUTH", password});
-	return lk__link_say(link, "AUTH", 3, (const char *[]){"AUTH", user, password});
+	return lk__link_say(link, "AUTH",
+			    *user ? LK__SAY("AUTH", user, password) : LK__SAY("AUTH", password));
 }
 
 struct lk__readiness lk__link_waits(const struct lk__link *link)

@@ -15,6 +15,7 @@
 #include <lockkeeper/error.h>
 
 #include "base/containers.h"
+#include "conn/request.h"
 #include "net/stream.h"
 
 struct lk_config;
@@ -44,8 +45,9 @@ int lk__link_open(struct lk__link *link, struct lk_config *config, int64_t deadl
 int lk__link_step(struct lk__link *link, lk_error *error);
 void lk__link_close(struct lk__link *link);
 
-/* Says a command, whose answer will come under the name `what`. 0, or LK_ENOMEM. */
-int lk__link_say(struct lk__link *link, const char *what, size_t argc, const char **argv);
+/* Says a command of these words, up to a NULL (LK__SAY), whose answer will come under the name
+ * `what`. 0, or LK_ENOMEM. */
+int lk__link_say(struct lk__link *link, const char *what, const char *const *words);
 
 /* Says AUTH, if where it leads has a password. 0, or LK_ENOMEM. */
 int lk__link_auth(struct lk__link *link);

@@ -21,7 +21,7 @@ static int replicas_ask(struct lk__scout *scout, struct lk__peer *peer, bool fir
 {
 	(void)scout;
 	(void)first;
-	return lk__link_say(&peer->ask, "ROLE", 1, (const char *[]){"ROLE"});
+	return lk__link_say(&peer->ask, "ROLE", LK__SAY("ROLE"));
 }
 
 #define FOLLOWING "slave, connected" /* a replica that has a link to its master says this */

@@ -32,23 +32,20 @@ static int sentinel_ask(struct lk__scout *scout, struct lk__peer *peer, bool fir
 	const char *master = lk__scout_config(scout)->master;
 	int rc = 0;
 	if (first)
-		rc = lk__link_say(&peer->ask, "MYID", 2, (const char *[]){"SENTINEL", "MYID"});
+		rc = lk__link_say(&peer->ask, "MYID", LK__SAY("SENTINEL", "MYID"));
 	if (rc == 0)
-		rc = lk__link_say(&peer->ask, "MASTER", 3,
-				  (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master});
+		rc = lk__link_say(&peer->ask, "MASTER",
+				  LK__SAY("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master));
 	if (rc == 0 && asks_replicas(scout))
-		rc = lk__link_say(&peer->ask, "REPLICAS", 3,
-				  (const char *[]){"SENTINEL", "REPLICAS", master});
+		rc = lk__link_say(&peer->ask, "REPLICAS", LK__SAY("SENTINEL", "REPLICAS", master));
 	if (rc == 0)
-		rc = lk__link_say(&peer->ask, "OTHERS", 3,
-				  (const char *[]){"SENTINEL", "SENTINELS", master});
+		rc = lk__link_say(&peer->ask, "OTHERS", LK__SAY("SENTINEL", "SENTINELS", master));
 	return rc;
 }
 
 static int sentinel_listen(struct lk__link *hear)
 {
-	return lk__link_say(hear, "SUBSCRIBE", 3,
-			    (const char *[]){"SUBSCRIBE", "+switch-master", "+reboot"});
+	return lk__link_say(hear, "SUBSCRIBE", LK__SAY("SUBSCRIBE", "+switch-master", "+reboot"));
 }
 
 /* Checks what a sentinel names like a part of a URL. */

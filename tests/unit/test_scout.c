@@ -26,7 +26,7 @@ static size_t answers;
 static int ask(struct lk__scout *asking, struct lk__peer *peer, bool first)
 {
 	(void)asking, (void)first;
-	return lk__link_say(&peer->ask, "PING", 1, (const char *[]){"PING"});
+	return lk__link_say(&peer->ask, "PING", LK__SAY("PING"));
 }
 
 static bool answered(struct lk__scout *asking, struct lk__peer *peer, const char *what,

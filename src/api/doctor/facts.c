@@ -497,10 +497,7 @@ static redisReply *asking_hear(struct asking *asking, int *code_out)
 /* The answer to these words. */
 static redisReply *asking_say(struct asking *asking, const char *const *words, int *code_out)
 {
-	size_t count = 0;
-	while (words[count])
-		count++;
-	*code_out = lk__link_say(&asking->link, "", count, (const char **)words);
+	*code_out = lk__link_say(&asking->link, "", words);
 	return *code_out == 0 ? asking_hear(asking, code_out) : NULL;
 }
 
