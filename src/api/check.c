@@ -147,21 +147,29 @@ static bool names_one_slot(const char *name, size_t name_size)
 	return close && close > open + 1;
 }
 
+char *lk__key_new(const lk_client *client, const void *name, size_t name_size, size_t *size_out)
+{
+	const char *prefix = client->config->key_prefix;
+	size_t prefix_size = strlen(prefix);
+	*size_out = prefix_size + name_size;
+	char *key = calloc(1, *size_out + 1);
+	if (key)
+		memcpy(mempcpy(key, prefix, prefix_size), name, name_size);
+	return key;
+}
+
 int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
 			const char *operation, lk_error *error)
 {
 	int rc = lk__name_check(client, name, name_size, operation, error);
 	if (rc < 0)
 		return rc;
-	const char *prefix = client->config->key_prefix;
-	size_t prefix_size = strlen(prefix);
-	char *key = malloc(prefix_size + *name_size);
+	size_t size;
+	char *key = lk__key_new(client, name, *name_size, &size);
 	if (!key)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	memcpy(key, prefix, prefix_size);
-	memcpy(key + prefix_size, name, *name_size);
-	if (!names_one_slot(key, prefix_size + *name_size))
-		rc = name_fail_slots(key, prefix_size + *name_size, derives, operation, error);
+	if (!names_one_slot(key, size))
+		rc = name_fail_slots(key, size, derives, operation, error);
 	free(key);
 	return rc;
 }

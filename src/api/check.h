@@ -95,6 +95,9 @@ int lk__check_range(const char *operation, const char *what, int64_t number, int
 int lk__name_check(lk_client *client, const void *name, size_t *name_size, const char *operation,
 		   lk_error *error);
 
+/* The key of a lock, with the prefix, and a NUL behind it; to be freed. NULL: out of memory. */
+char *lk__key_new(const lk_client *client, const void *name, size_t name_size, size_t *size_out);
+
 /* Checks a name, and that keys derived from it, as with the prefix `derives`, are in its slot. */
 int lk__name_check_slot(lk_client *client, const void *name, size_t *name_size, const char *derives,
 			const char *operation, lk_error *error);

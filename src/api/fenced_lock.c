@@ -64,14 +64,10 @@ static int fence_ask(lk_client *client, const char *operation, struct lk__fence_
 {
 	struct lk__thread *thread;
 	int saved;
-	const char *prefix = client->config->key_prefix;
-	size_t prefix_size = strlen(prefix), size = prefix_size + check->key_size;
-	char *key = malloc(size + 1);
+	size_t size;
+	char *key = lk__key_new(client, check->key, check->key_size, &size);
 	if (!key)
 		return lk__fail(error, LK_ENOMEM, "%s: out of memory", operation);
-	memcpy(key, prefix, prefix_size);
-	memcpy(key + prefix_size, check->key, check->key_size);
-	key[size] = 0;
 	check->key = key;
 	check->key_size = size;
 	check->client = client->id;

@@ -494,7 +494,7 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 	const struct lk__recipe *kind = red->node[index].member->target.recipe;
 	const struct lk__request *request = answers->request[0];
 	int64_t listeners;
-	enum lk__released said = (release->keep_ms ? kind->read_keep
+	enum lk__released said = (release->keep_ms ? lk__reply_released
 						   : kind->read_release)(request, &listeners);
 	assert(release->number[index] != 0);
 	pthread_mutex_lock(&entry->mutex);

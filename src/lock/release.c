@@ -13,6 +13,7 @@
 #include "lock/client.h"
 #include "lock/compensation.h"
 #include "lock/hold.h"
+#include "sync/script.h"
 
 static int release_fail(const struct lk__release *release, int code, const char *reason)
 {
@@ -199,7 +200,7 @@ static int release_answered(const struct lk__release *release, const struct lk__
 {
 	const struct lk__recipe *recipe = release->entry->target.recipe;
 	int64_t listeners = 0;
-	enum lk__released released = (release->keep_ms ? recipe->read_keep
+	enum lk__released released = (release->keep_ms ? lk__reply_released
 						       : recipe->read_release)(request, &listeners);
 	return lk__release_read(release, request, released, listeners);
 }

@@ -142,7 +142,7 @@ struct lk__recipe {
 	struct lk__request *(*acquire)(const struct lk__try *wanted);
 	struct lk__request *(*release)(const struct lk__target *target, const char *field);
 	/* A release that keeps the lock from others for a time, under the field of nobody. NULL
-	 * where that cannot be had. */
+	 * where that cannot be had. lk__reply_released() reads its answer. */
 	struct lk__request *(*keep)(const struct lk__target *target, const char *field,
 				    int64_t keep_ms);
 	/* NULL with LK__NO_TERMS. */
@@ -157,7 +157,6 @@ struct lk__recipe {
 	/* `listeners`: subscribers that heard of it; below zero: -1 less those who heard nothing on
 	 * the channel. */
 	enum lk__released (*read_release)(const struct lk__request *request, int64_t *listeners);
-	enum lk__released (*read_keep)(const struct lk__request *request, int64_t *listeners);
 	enum lk__exchanged (*read_exchange)(const struct lk__request *request,
 					    struct lk__answer *answer);
 	/* Whether a message says that its listener has the lock, and since when in server time, µs.

@@ -90,23 +90,13 @@ static void examined_free(struct lk__examined *examined)
 
 static int ask_node(const struct examination *it, struct lk__facts *facts, struct lk__asked *asked)
 {
-	const char *prefix = asked->client->config->key_prefix;
-	size_t prefix_size = strlen(prefix);
 	int saved, rc = lk__enter(asked->client, OPERATION, &asked->thread, &saved, it->error);
 	if (rc < 0)
 		return rc;
-	char *key = malloc(prefix_size + it->name_size + 1);
-	if (key) {
-		char *end = mempcpy(key, prefix, prefix_size);
-		end = mempcpy(end, it->name, it->name_size);
-		*end = '\0';
-		asked->what = "examine";
-		asked->key = key;
-		asked->key_size = prefix_size + it->name_size;
-		rc = lk__facts_ask(facts, asked, it->error);
-	} else {
-		rc = no_memory(it);
-	}
+	char *key = lk__key_new(asked->client, it->name, it->name_size, &asked->key_size);
+	asked->key = key;
+	asked->what = "examine";
+	rc = key ? lk__facts_ask(facts, asked, it->error) : no_memory(it);
 	free(key);
 	lk__leave(saved);
 	return rc;

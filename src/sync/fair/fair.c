@@ -77,6 +77,5 @@ const struct lk__recipe lk__fair_recipe = {
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = fair_read_acquire,
 	.read_release = lk__reply_released,
-	.read_keep = lk__reply_released,
 	.read_message = fair_read_message,
 };

@@ -60,7 +60,7 @@ static enum lk__exchanged fenced_read_exchange(const struct lk__request *request
 		.exchange = lk__fenced_acquire, .force = lk__lock_force, .renew = lk__lock_renew,  \
 		.is_locked = lk__lock_is_locked, .is_held_by = lk__lock_is_held_by,                \
 		.read_acquire = lk__fence_read_acquire, .read_release = lk__reply_turn_given,      \
-		.read_keep = lk__reply_released, .read_exchange = fenced_read_exchange,            \
+		.read_exchange = fenced_read_exchange,                                             \
 	}
 
 const struct lk__recipe lk__fenced_recipe = FENCED_RECIPE(0);

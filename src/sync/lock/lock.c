@@ -41,7 +41,6 @@ const struct lk__recipe lk__lock_recipe = {
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_turn_given,
-	.read_keep = lk__reply_released,
 	.read_exchange = lk__reply_exchanged,
 };
 
@@ -78,6 +77,5 @@ const struct lk__recipe lk__spin_recipe = {
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = spin_read_release,
-	.read_keep = lk__reply_released,
 	.read_exchange = lk__reply_exchanged,
 };

@@ -54,6 +54,5 @@ const struct lk__recipe lk__plain_recipe = {
 	.is_held_by = plain_is_held_by,
 	.read_acquire = plain_read_acquire,
 	.read_release = lk__reply_turn_given,
-	.read_keep = lk__reply_released,
 	.read_exchange = lk__reply_exchanged,
 };

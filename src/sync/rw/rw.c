@@ -24,7 +24,6 @@ const struct lk__recipe lk__read_recipe = {
 	.is_held_by = lk__lock_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
-	.read_keep = lk__reply_released,
 };
 
 /* ---- the write side: one owner alone, who may read as well. Its field has ":write". ---- */
@@ -92,5 +91,4 @@ const struct lk__recipe lk__write_recipe = {
 	.is_held_by = write_is_held_by,
 	.read_acquire = lk__reply_acquired,
 	.read_release = lk__reply_released,
-	.read_keep = lk__reply_released,
 };
