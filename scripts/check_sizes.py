@@ -22,6 +22,7 @@ SUBJECTS: dict[str, str] = {
     "src/api/lock.c": "lk_lock",
     "src/api/watch_look.c": "lk__watched",
     "src/conn/conn.c": "lk__conn",
+    "src/conn/connector.c": "lk__connector",
     "src/lock/async.c": "lk__async",
     "src/lock/entry.c": "lk__entry",
     "src/lock/head.c": "lk__head",

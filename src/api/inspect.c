@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/handshake.h"
 #include "conn/request.h"
 #include "lock/client.h"
 #include "lock/entry.h"

@@ -9,6 +9,7 @@
 
 #include "api/inspect.h"
 #include "conf/config.h"
+#include "conn/request.h"
 #include "resp/reply.h"
 #include "sync/foreign/foreign.h"
 #include "sync/recipes.h"

@@ -365,6 +365,16 @@ static bool heard_what(const struct lk__heard *heard, bool subscribes)
 	return subscribes ? heard_on_or_failed(heard) : heard_something(heard);
 }
 
+/* Somebody waits until then for the answer to the last one. */
+static void conn_need(struct lk__conn *conn, int64_t until_ns)
+{
+	struct lk__request *last = conn->in_flight ? conn->in_flight->prev : NULL;
+	if (!last || !last->appended || (last->needed_ns && last->needed_ns <= until_ns))
+		return;
+	last->needed_ns = until_ns;
+	lk__conn_count_on(conn, last);
+}
+
 bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, bool subscribes,
 			  struct lk__standby *standby, struct lk__thread *thread, int64_t until_ns)
 {
@@ -375,7 +385,7 @@ bool lk__channel_stand_by(struct lk__conn *conn, const struct lk__heard *heard, 
 	standby->thread = thread;
 	DL_APPEND(conn->standbys, standby);
 	if (subscribes && listening->channel->unconfirmed > 0)
-		lk__conn_need(conn, until_ns);
+		conn_need(conn, until_ns);
 	bool ready = conn->state == LK__CONN_CLOSED || heard_what(heard, subscribes);
 	pthread_mutex_unlock(&conn->mutex);
 	return ready;
@@ -659,7 +669,7 @@ static void channels_probe(struct lk__conn *conn)
 
 static void channels_take(struct lk__conn *conn, redisReply *reply, struct lk__deferred *after)
 {
-	lk__trace_message(conn, reply);
+	lk__trace_answer(conn, NULL, reply);
 	if (is_about(reply, "message") || is_about(reply, "smessage"))
 		channel_message(conn, reply, after);
 	else if (!channel_ended(conn, reply, after))

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
-#include "conn/handshake.h"
+#include "conn/connector.h"
 #include "conn/node.h"
 #include "conn/trace.h"
 #include "net/stream.h"
@@ -33,14 +33,6 @@ int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_ki
 		return lk__fail_system(error, errno, "eventfd");
 	pthread_mutex_init(&conn->mutex, NULL);
 	return 0;
-}
-
-void lk__conn_destroy(struct lk__conn *conn)
-{
-	lk__buffer_free(&conn->out);
-	if (conn->wake_fd >= 0)
-		lk__fd_close(conn->wake_fd);
-	pthread_mutex_destroy(&conn->mutex);
 }
 
 void lk__conn_watch(struct lk__conn *conn, int set_fd)
@@ -156,15 +148,6 @@ void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request)
 	conn->doubt_ns = first ? doubt_ns : lk__earlier(conn->doubt_ns, doubt_ns);
 }
 
-void lk__conn_need(struct lk__conn *conn, int64_t until_ns)
-{
-	struct lk__request *last = conn->in_flight ? conn->in_flight->prev : NULL;
-	if (!last || !last->appended || (last->needed_ns && last->needed_ns <= until_ns))
-		return;
-	last->needed_ns = until_ns;
-	lk__conn_count_on(conn, last);
-}
-
 /* The soonest of those that are sent. */
 static int64_t conn_soonest_ns(const struct lk__conn *conn)
 {
@@ -188,7 +171,8 @@ void lk__conn_waited(struct lk__conn *conn)
 	conn->doubt_ns = conn_soonest_ns(conn);
 }
 
-int64_t lk__conn_doubt_ns(const struct lk__conn *conn)
+/* When the silence of one that owes answers is to be doubted; 0: at once, by one more look. */
+static int64_t conn_doubt_ns(const struct lk__conn *conn)
 {
 	if (!conn->in_flight || !conn->in_flight->appended || conn->drains)
 		return LK__NEVER;
@@ -201,7 +185,7 @@ int64_t lk__conn_next_ns(const struct lk__conn *conn)
 	int64_t ask_ns = conn->unacked && !conn->asks_acks ? conn->ask_ns : LK__NEVER;
 	int64_t next_ns = conn->drains ? conn->drain_until_ns : ask_ns;
 	next_ns = lk__earlier(conn_limit_ns(conn), next_ns);
-	next_ns = lk__earlier(lk__conn_doubt_ns(conn), next_ns);
+	next_ns = lk__earlier(conn_doubt_ns(conn), next_ns);
 	return conn->postponed ? lk__earlier(next_ns, conn->postponed_until_ns) : next_ns;
 }
 
@@ -251,7 +235,7 @@ void lk__conn_heard_nothing(struct lk__conn *conn, struct lk__deferred *after)
 		conn_fell_silent(conn);
 		return;
 	}
-	int64_t doubt_ns = lk__conn_doubt_ns(conn);
+	int64_t doubt_ns = conn_doubt_ns(conn);
 	if (doubt_ns > 0 && now_ns >= doubt_ns) /* of one that may have been answered since */
 		doubt_ns = conn->doubt_ns = conn_soonest_ns(conn);
 	if (now_ns >= doubt_ns)
@@ -827,7 +811,7 @@ static void conn_look_again(struct lk__conn *conn)
 	pthread_mutex_lock(&conn->mutex);
 	if (conn->state == LK__CONN_CONNECTING)
 		conn_step_on(conn);
-	if (conn->state == LK__CONN_UP && lk__conn_doubt_ns(conn) == 0) {
+	if (conn->state == LK__CONN_UP && conn_doubt_ns(conn) == 0) {
 		if (conn->leader)
 			lk__conn_wake(conn);
 		else

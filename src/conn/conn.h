@@ -178,8 +178,8 @@ static inline void lk__deferred_init(struct lk__deferred *after)
 	after->probe_ns = 0;
 }
 
-/* How long a silence is borne where there is so much time for an answer; 50 ms at least, for an
- * answer may be slow by itself. */
+/* How long a silence is borne where there is so much time for an answer: 50 ms at least, for it
+ * may be slow by itself. */
 static inline int64_t lk__patience_ns(int64_t left_ns)
 {
 	return lk__later(left_ns / 3, 50 * LK__MS);
@@ -198,6 +198,14 @@ static inline bool lk__conn_is_led(const struct lk__conn *conn)
 	return conn->leader || conn->next_leader;
 }
 
+/* Tells whether the next leader is on its way. One that gets no core for a while is not expected
+ * any more: a newcomer leads. */
+static inline bool lk__conn_expects_leader(const struct lk__conn *conn)
+{
+	return conn->next_leader &&
+	       lk__now_ns() - conn->appointed_ns < lk__later(conn->trip_ns, 100 * LK__US);
+}
+
 int lk__conn_init(struct lk__conn *conn, struct lk__node *node, enum lk__conn_kind kind,
 		  lk_error *error);
 
@@ -214,7 +222,6 @@ void lk__conn_unpin(struct lk__conn *conn);
 
 /* Ends it: everything in flight is done, every waiter returns LK_ECLOSED. */
 void lk__conn_close(struct lk__conn *conn);
-void lk__conn_destroy(struct lk__conn *conn);
 
 /* Queues a request and starts the connection if need be; never blocks, never fails: a
  * request that cannot be sent is done with a code. */
@@ -352,8 +359,6 @@ bool lk__conn_poll(struct lk__conn *conn, struct pollfd *poll_out);
 
 /* For the files of src/conn alone, with the mutex held. */
 int64_t lk__conn_next_ns(const struct lk__conn *conn); /* when to look, if nothing comes */
-/* When the silence of one that owes answers is to be doubted; 0: at once, by one more look. */
-int64_t lk__conn_doubt_ns(const struct lk__conn *conn);
 /* If it is being made, it is needed until the request needs its answer. */
 void lk__conn_hasten(struct lk__conn *conn, const struct lk__request *request);
 /* Makes the one that shows whether a server that says nothing would greet another. */
@@ -362,17 +367,11 @@ void lk__node_try(struct lk__node *node, int64_t until_ns);
 void lk__conn_count_on(struct lk__conn *conn, const struct lk__request *request);
 /* A WAIT is over: what is behind it is doubted sooner. */
 void lk__conn_waited(struct lk__conn *conn);
-/* Somebody waits no longer for the answer to the last one. */
-void lk__conn_need(struct lk__conn *conn, int64_t until_ns);
 /* Something is in flight, and there was nothing to read. */
 void lk__conn_heard_nothing(struct lk__conn *conn, struct lk__deferred *after);
 /* Queues it and starts the connection if need be. */
 void lk__conn_accept(struct lk__conn *conn, struct lk__request *request,
 		     struct lk__deferred *after);
-void lk__conn_unlist(struct lk__conn *conn, struct lk__wait *wait);
-/* Tells whether the next leader is on its way. One that gets no core for a while is not expected
- * any more. */
-bool lk__conn_expects_leader(const struct lk__conn *conn);
 void lk__conn_enqueue(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_remove(struct lk__conn *conn, struct lk__request *request);
 void lk__conn_push(struct lk__conn *conn); /* what was appended must leave now */
@@ -420,66 +419,6 @@ struct lk__channels_ops {
 
 extern const struct lk__acks_ops lk__acks_ops;
 extern const struct lk__channels_ops lk__channels_ops;
-
-/* ---- making a connection ---- */
-
-/*
- * Makes a connection: pause, name, connect, TLS, AUTH; then hands it over and ends. It retries with
- * back-off as long as somebody needs the connection.
- *
- * It is a row of steps that never wait, taken by who leads the connection meanwhile: a caller that
- * waits for it, or the loop. What cannot be a step is an errand: a name, the program's callback for
- * credentials, the files of certificates.
- */
-
-struct lk__conn;
-struct lk__connector;
-struct lk__readiness;
-
-/* The acts of its connection. Each is called without a mutex. */
-struct lk__connector_ops {
-	/*
-	 * It has a stream (`watched`: in the loop's set, which tells its next event), or why it has
-	 * none (the answer is the pause before the next try, or -1: stop). True, or -1: the
-	 * connection has let go of its connector.
-	 */
-	bool (*made)(struct lk__conn *conn, struct lk__stream *stream, struct lk__reader *reader,
-		     const struct lk__greeting *greeting, bool watched);
-	int64_t (*failed)(struct lk__conn *conn, const lk_error *error);
-	/* The server says nothing: another of its connections is to show whether it would greet. */
-	void (*doubts)(struct lk__node *node, int64_t until_ns);
-};
-
-/* Makes it, with the connection's mutex held. LK_ENOMEM. */
-int lk__connector_start(struct lk__conn *conn, const struct lk__connector_ops *ops,
-			int64_t pause_ns, lk_error *error);
-
-#define LK__CONNECTOR_WAITS 2
-
-/* As far as it goes without waiting, in the thread that leads, without a mutex. True: what it waits
- * for is written, each of which ends the wait: LK__CONNECTOR_WAITS of them. False: the connection
- * has what it is to have, and the connector is gone. Also true when the connection was closed: then
- * it does nothing more. */
-bool lk__connector_step(struct lk__connector *connector, struct lk__readiness *waits_out);
-
-/* For a loop that leaves it until something happens: has the set tell of that, with the connection
- * as data. Returns when to go on without. */
-int64_t lk__connector_watch(struct lk__connector *connector, int set_fd);
-
-/* Says what the present attempt waits for, in words that stay; NULL: nothing, or there is no
- * connector. With the connection's mutex held. */
-const char *lk__connector_awaits(const struct lk__connector *connector);
-
-/* The node is elsewhere now: with its next step the present attempt ends, and another begins
- * without a pause. Any thread. */
-void lk__connector_hurry(struct lk__connector *connector);
-
-/* Somebody needs the connection until then. True: sooner than was known, and who takes the steps is
- * to take the next one at once. With the connection's mutex held. */
-bool lk__connector_need(struct lk__connector *connector, int64_t until_ns);
-
-/* Nobody steps it. Waits for the program's callback, if that is running. NULL is fine. */
-void lk__connector_free(struct lk__connector *connector);
 
 /* ---- answers that lead elsewhere ---- */
 

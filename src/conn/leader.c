@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "conf/config.h"
 #include "conn/conn.h"
+#include "conn/connector.h"
 #include "conn/node.h"
 #include "net/stream.h"
 #include "resp/reply.h"
@@ -416,7 +417,8 @@ static int conn_wait_and_go(struct lk__conn *conn, struct lk__wait *wait, int64_
 	int rc = conn_wait(conn, wait, until_ns, cancel, after);
 	if (rc == WAIT_SERVED)
 		return LK__WAIT_READY;
-	lk__conn_unlist(conn, wait);
+	if (wait->listed)
+		DL_DELETE(conn->waits, wait);
 	if (wait->request)
 		wait->request->wait = NULL;
 	bool next = conn->next_leader == wait;

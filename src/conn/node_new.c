@@ -40,17 +40,25 @@ void lk__node_close(struct lk__node *node)
 		lk__conn_close(conn);
 }
 
+static void conn_destroy(struct lk__conn *conn)
+{
+	lk__buffer_free(&conn->out);
+	if (conn->wake_fd >= 0)
+		lk__fd_close(conn->wake_fd);
+	pthread_mutex_destroy(&conn->mutex);
+}
+
 void lk__node_destroy(struct lk__node *node)
 {
 	lk__tracking_free(node);
 	for (size_t i = 0; i < node->script_count; i++) {
-		lk__conn_destroy(node->scripts[i]);
+		conn_destroy(node->scripts[i]);
 		free(node->scripts[i]);
 	}
 	lk__channels_free(&node->messages);
-	lk__conn_destroy(&node->messages);
-	lk__conn_destroy(&node->work);
-	lk__conn_destroy(&node->probe);
+	conn_destroy(&node->messages);
+	conn_destroy(&node->work);
+	conn_destroy(&node->probe);
 	pthread_mutex_destroy(&node->replicas.mutex);
 	pthread_mutex_destroy(&node->stays.mutex);
 }

@@ -13,7 +13,6 @@
 #include "conf/config.h"
 #include "conn/request.h"
 #include "conn/conn.h"
-#include "conn/handshake.h"
 #include "conn/node.h"
 #include "conn/trace.h"
 #include "net/stream.h"
@@ -23,8 +22,7 @@
 #define LOADS_VAIN 3     /* and is then spelled out: a proxy has loaded it at another server */
 #define WORDS_MAX 90     /* of a refusal that are passed on */
 #define REDIRECTS_MAX 16 /* of one request: more mean that servers redirect in a circle */
-#define APPOINTED_NS (100 * LK__US) /* for the next leader to run, before a newcomer leads */
-#define COMMAND_NS (10 * LK__US)    /* a script takes the server at least, about */
+#define COMMAND_NS (10 * LK__US) /* a script takes the server at least, about */
 #define ASK_TIME_NS (1000 * LK__MS)
 #define DRAIN_NS (250 * LK__MS)   /* for the answers that a former master owes */
 #define POSTPONE_NS (50 * LK__MS) /* while keys move: a key takes some µs, all of a slot seconds */
@@ -98,6 +96,17 @@ static void conn_append_before(struct lk__conn *conn, struct lk__request *reques
 	conn_append(conn, request);
 }
 
+/* Makes the request that sends the script to the server. NULL when out of memory. */
+static struct lk__request *load_request(int script, enum lk__messages told_by)
+{
+	const struct lk__script *sent = lk__script_of(script, told_by);
+	struct lk__request *load = lk__request_new(
+		3, (const char *[]){"SCRIPT", "LOAD", sent->text}, (size_t[]){6, 4, sent->size});
+	if (load)
+		load->is_load = true;
+	return load;
+}
+
 /*
  * A script that the server lacks goes directly before its first call. Where SCRIPT LOAD is refused
  * the call goes alone, and with the script's text once NOSCRIPT was answered; also where that is in
@@ -107,7 +116,7 @@ static void conn_append_script(struct lk__conn *conn, struct lk__request *call)
 {
 	enum lk__messages told_by = conn->node->told_by;
 	bool refused = conn->load_refused || call->loads >= LOADS_VAIN;
-	struct lk__request *load = refused ? NULL : lk__request_load(call->script, told_by);
+	struct lk__request *load = refused ? NULL : load_request(call->script, told_by);
 	if (load)
 		conn_append_before(conn, load, call);
 	else if (!refused || call->loads == 0 || !lk__request_spell_out(call, told_by))
@@ -213,12 +222,6 @@ static bool conn_is_full(const struct lk__conn *conn)
 	int64_t work_ns = (int64_t)conn->in_flight_count * COMMAND_NS;
 	return conn->kind == LK__CONN_SCRIPTS && conn->in_flight_count > 1 && conn->least_ns > 0 &&
 	       conn->least_ns < work_ns && !conn->must_break;
-}
-
-bool lk__conn_expects_leader(const struct lk__conn *conn)
-{
-	return conn->next_leader &&
-	       lk__now_ns() - conn->appointed_ns < lk__later(conn->trip_ns, APPOINTED_NS);
 }
 
 /* Has what was appended leave: by the leader if it is awake, or will be soon enough; else by us. */
@@ -383,13 +386,6 @@ void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after)
 		conn->node->events->connecting(conn->node->context);
 }
 
-void lk__conn_unlist(struct lk__conn *conn, struct lk__wait *wait)
-{
-	if (wait->listed)
-		DL_DELETE(conn->waits, wait);
-	wait->listed = false;
-}
-
 void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code, const char *reason,
 		   struct lk__deferred *after)
 {
@@ -401,7 +397,8 @@ void lk__conn_done(struct lk__conn *conn, struct lk__request *request, int code,
 		request->reason[sizeof(request->reason) - 1] = 0;
 	}
 	if (request->wait) {
-		lk__conn_unlist(conn, request->wait);
+		DL_DELETE(conn->waits, request->wait);
+		request->wait->listed = false;
 		request->wait = NULL;
 	}
 	if (request->thread)

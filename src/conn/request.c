@@ -11,6 +11,7 @@
 #include "resp/reply.h"
 
 #define SHA1_SIZE 40
+#define US_PER_S INT64_C(1000000)
 #define COMMAND_MOST ((size_t)1 << 30)
 #define CALL_WORDS 3  /* before the keys: EVALSHA, SHA-1, number of keys */
 #define HEAD_ROOM 128 /* for what stands before the words: "*<count>\r\n", and a call's */
@@ -135,16 +136,6 @@ const struct lk__script *lk__script_of(int script, enum lk__messages told_by)
 	};
 	const struct lk__script *other = &others[told_by][script];
 	return other->text ? other : &lk__scripts[script];
-}
-
-struct lk__request *lk__request_load(int script, enum lk__messages told_by)
-{
-	const struct lk__script *sent = lk__script_of(script, told_by);
-	struct lk__request *load = lk__request_new(
-		3, (const char *[]){"SCRIPT", "LOAD", sent->text}, (size_t[]){6, 4, sent->size});
-	if (load)
-		load->is_load = true;
-	return load;
 }
 
 static const char by_sha1[] = "$7\r\nEVALSHA\r\n$40\r\n";
@@ -330,4 +321,47 @@ bool lk__words_batch(struct lk__request *batch, struct lk__words *words)
 		batch->batch++;
 	lk__request_free(command);
 	return added;
+}
+
+/* ---- the server's time ---- */
+
+int64_t lk__time_answer(const redisReply *reply)
+{
+	int64_t seconds, us;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    !lk__reply_number(reply->element[0], 0, INT64_MAX / US_PER_S - 1, &seconds) ||
+	    !lk__reply_number(reply->element[1], 0, US_PER_S - 1, &us))
+		return -1;
+	return seconds * US_PER_S + us;
+}
+
+/* Envoy's redis_proxy tells the whole time where the µs of a second belong. */
+int64_t lk__time_of_proxy(const redisReply *reply)
+{
+	int64_t seconds, us;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    !lk__reply_number(reply->element[0], 1, INT64_MAX / US_PER_S - 1, &seconds) ||
+	    !lk__reply_number(reply->element[1], 0, INT64_MAX, &us) || us / US_PER_S != seconds)
+		return -1;
+	return us;
+}
+
+char *lk__time_key(const struct lk_config *config)
+{
+	char *key;
+	return asprintf(&key, "%stime", config->key_prefix) < 0 ? NULL : key;
+}
+
+struct lk__request *lk__time_request(const struct lk_config *config, bool by_script)
+{
+	if (!by_script)
+		return lk__request_new(1, (const char *[]){"TIME"}, (size_t[]){4});
+	char *key = lk__time_key(config);
+	if (!key)
+		return NULL;
+	struct lk__request *request = lk__request_new(
+		4, (const char *[]){"EVAL", LK__TIME_SCRIPT, "1", key},
+		(size_t[]){4, strlen(LK__TIME_SCRIPT), 1, strlen(key)});
+	free(key);
+	return request;
 }

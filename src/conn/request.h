@@ -104,9 +104,6 @@ void lk__request_drop_answer(struct lk__request *request);
 /* The script as it is for messages of that kind. */
 const struct lk__script *lk__script_of(int script, enum lk__messages told_by);
 
-/* Makes the request that sends the script to the server: SCRIPT LOAD. NULL when out of memory. */
-struct lk__request *lk__request_load(int script, enum lk__messages told_by);
-
 /* Puts the script's text into a request that calls it (EVAL), which then needs no SCRIPT LOAD.
  * False, and nothing is changed: out of memory. */
 bool lk__request_spell_out(struct lk__request *request, enum lk__messages told_by);
@@ -165,6 +162,23 @@ struct lk__request *lk__words_command(struct lk__words *words);
 
 /* The words as one more command of a batch, which may be NULL. False when out of memory. */
 bool lk__words_batch(struct lk__request *batch, struct lk__words *words);
+
+/* ---- the server's time ---- */
+
+#define LK__TIME_SCRIPT "return redis.call('TIME')"
+
+/* The key of a script that asks for it: a proxy sends a script to the server of its key. It is one
+ * of those that the user may name. NULL when out of memory. */
+char *lk__time_key(const struct lk_config *config);
+
+/* Makes a request for it, with TIME or past a proxy. NULL: out of memory. */
+struct lk__request *lk__time_request(const struct lk_config *config, bool by_script);
+
+/* The time that the answer to TIME tells, in µs, or -1. */
+int64_t lk__time_answer(const redisReply *reply);
+
+/* The same of an answer of Envoy's redis_proxy, which tells the time of its own clock, or -1. */
+int64_t lk__time_of_proxy(const redisReply *reply);
 
 /* ---- what a refusal means ---- */
 

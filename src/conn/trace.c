@@ -180,50 +180,53 @@ static void say(const struct lk__conn *conn, const char *sign, const struct text
 		conn->stream ? conn->stream->fd : -1, sign, text->bytes);
 }
 
-void lk__trace_request_line(const struct lk__conn *conn, const struct lk__request *request)
+void lk__trace_request(const struct lk__conn *conn, const struct lk__request *request)
 {
 	struct text text;
+	if (!lk__log_debugs(&conn->node->log))
+		return;
 	text_begin(&text, sizeof(text.bytes));
 	add_commands(&text, &request->bytes);
 	say(conn, request->sends > 1 ? "> again: " : "> ", &text);
 }
 
-void lk__trace_answer_line(const struct lk__conn *conn, const struct lk__request *request,
-			   const redisReply *reply)
+void lk__trace_answer(const struct lk__conn *conn, const struct lk__request *request,
+		      const redisReply *reply)
 {
 	struct text text, asked;
-	text_begin(&text, sizeof(text.bytes) - REMINDER_MAX);
+	if (!lk__log_debugs(&conn->node->log))
+		return;
+	text_begin(&text, sizeof(text.bytes) - (request ? REMINDER_MAX : 0));
 	text_begin(&asked, REMINDER_MAX);
-	add_commands(&asked, &request->bytes);
+	if (request)
+		add_commands(&asked, &request->bytes);
 	if (strstr(asked.bytes, "ACL GETUSER")) /* with the hashes of passwords */
 		text_add(&text, "***", 3);
 	else
 		add_reply(&text, reply);
 	text.most = sizeof(text.bytes);
-	text_format(&text, " in %.3f ms: ", (double)(lk__now_ns() - request->sent_ns) / LK__MS);
+	if (request)
+		text_format(&text,
+			    " in %.3f ms: ", (double)(lk__now_ns() - request->sent_ns) / LK__MS);
 	text_add(&text, asked.bytes, asked.used);
 	say(conn, "< ", &text);
 }
 
-void lk__trace_message_line(const struct lk__conn *conn, const redisReply *reply)
+void lk__trace_conn(const struct lk__conn *conn, const char *what)
 {
 	struct text text;
-	text_begin(&text, sizeof(text.bytes));
-	add_reply(&text, reply);
-	say(conn, "< ", &text);
-}
-
-void lk__trace_conn_line(const struct lk__conn *conn, const char *what)
-{
-	struct text text;
+	if (!lk__log_debugs(&conn->node->log))
+		return;
 	text_begin(&text, sizeof(text.bytes));
 	text_add(&text, what, strlen(what));
 	say(conn, "", &text);
 }
 
-void lk__trace_words_line(const struct lk_config *config, size_t argc, const char **argv)
+void lk__trace_words(const struct lk_config *config, size_t argc, const char **argv)
 {
 	struct text text;
+	if (!lk__log_debugs(&config->log))
+		return;
 	text_begin(&text, sizeof(text.bytes));
 	for (size_t i = 0; i < argc && i < SAID_WORDS_MAX; i++)
 		if (!add_word_at(&text, i, argv[i], strlen(argv[i])))
@@ -232,9 +235,11 @@ void lk__trace_words_line(const struct lk_config *config, size_t argc, const cha
 		argc > SAID_WORDS_MAX ? " ..." : "");
 }
 
-void lk__trace_reply_line(const struct lk_config *config, const char *verb, const redisReply *reply)
+void lk__trace_reply(const struct lk_config *config, const char *verb, const redisReply *reply)
 {
 	struct text text;
+	if (!lk__log_debugs(&config->log))
+		return;
 	text_begin(&text, sizeof(text.bytes));
 	add_reply(&text, reply);
 	lk__log(&config->log, LK_LOG_DEBUG, "%.100s answers %s: %s", config->url, verb, text.bytes);

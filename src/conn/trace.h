@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The lines of LK_LOG_DEBUG about connections: each request, answer and message, and each
- * connection. The only place that makes text of them. While the level is lower, each of these is
- * one branch.
+ * connection. The only place that makes text of them. While the level is lower, each does
+ * nothing.
  *
  *   redis://h/0 scripts/9: > EVALSHA lock_acquire 1 orders 30000 1795… 6c…:3
  *   redis://h/0 scripts/9: < (integer) 1 in 0.213 ms: EVALSHA lock_acquire 1 orders 30000 …
@@ -17,55 +17,16 @@
 #include "conn/conn.h"
 #include "conn/node.h"
 
-void lk__trace_request_line(const struct lk__conn *conn, const struct lk__request *request);
-void lk__trace_answer_line(const struct lk__conn *conn, const struct lk__request *request,
-			   const redisReply *reply);
-void lk__trace_message_line(const struct lk__conn *conn, const redisReply *reply);
-void lk__trace_conn_line(const struct lk__conn *conn, const char *what);
-void lk__trace_words_line(const struct lk_config *config, size_t argc, const char **argv);
-void lk__trace_reply_line(const struct lk_config *config, const char *verb,
-			  const redisReply *reply);
-
 /* It goes to what is written next; again, if it was sent before. */
-static inline void lk__trace_request(const struct lk__conn *conn, const struct lk__request *request)
-{
-	if (lk__log_debugs(&conn->node->log))
-		lk__trace_request_line(conn, request);
-}
+void lk__trace_request(const struct lk__conn *conn, const struct lk__request *request);
 
-/* One of its answers, where it is a batch. */
-static inline void lk__trace_answer(const struct lk__conn *conn, const struct lk__request *request,
-				    const redisReply *reply)
-{
-	if (lk__log_debugs(&conn->node->log))
-		lk__trace_answer_line(conn, request, reply);
-}
+/* One of its answers, where it is a batch. NULL: what the connection for messages says. */
+void lk__trace_answer(const struct lk__conn *conn, const struct lk__request *request,
+		      const redisReply *reply);
+void lk__trace_conn(const struct lk__conn *conn, const char *what);
 
-/* Traces what the connection for messages says, answers to SUBSCRIBE too. */
-static inline void lk__trace_message(const struct lk__conn *conn, const redisReply *reply)
-{
-	if (lk__log_debugs(&conn->node->log))
-		lk__trace_message_line(conn, reply);
-}
-
-static inline void lk__trace_conn(const struct lk__conn *conn, const char *what)
-{
-	if (lk__log_debugs(&conn->node->log))
-		lk__trace_conn_line(conn, what);
-}
-
-/* Traces what sentinels and nodes are asked for their masters, over connections of their own. */
-static inline void lk__trace_words(const struct lk_config *config, size_t argc, const char **argv)
-{
-	if (lk__log_debugs(&config->log))
-		lk__trace_words_line(config, argc, argv);
-}
-
-static inline void lk__trace_reply(const struct lk_config *config, const char *verb,
-				   const redisReply *reply)
-{
-	if (lk__log_debugs(&config->log))
-		lk__trace_reply_line(config, verb, reply);
-}
+/* What sentinels and nodes are asked for their masters, over connections of their own. */
+void lk__trace_words(const struct lk_config *config, size_t argc, const char **argv);
+void lk__trace_reply(const struct lk_config *config, const char *verb, const redisReply *reply);
 
 #endif

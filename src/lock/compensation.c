@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
-#include "conn/handshake.h"
+#include "conn/request.h"
 #include "lock/entry.h"
 #include "lock/loop.h"
 

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "conf/config.h"
+#include "conn/connector.h"
 #include "conn/node.h"
 #include "net/stream.h"
 

@@ -260,10 +260,10 @@ static void test_a_request_behind_a_wait_is_doubted_later(void **state)
 	assert_int_equal(count("WAIT"), 1);
 	behind->needed_ns = lk__now_ns() + wait_ns / 4;
 	submit(behind);
-	assert_true(lk__conn_doubt_ns(conn) >= behind->sent_ns + wait_ns);
+	assert_true(lk__conn_next_ns(conn) >= behind->sent_ns + wait_ns);
 	says(":1\r\n");
 	assert_true(granted->done && !behind->done);
-	assert_true(lk__conn_doubt_ns(conn) <= behind->needed_ns); /* it is over */
+	assert_true(lk__conn_next_ns(conn) <= behind->needed_ns); /* it is over */
 	says("+behind\r\n");
 	assert_true(behind->done);
 	lk__request_free(granted);
@@ -277,7 +277,7 @@ static void test_a_request_that_is_needed_at_once_is_not_doubted_at_once(void **
 	struct lk__request *request = command("ONE");
 	request->needed_ns = lk__now_ns() + LK__MS;
 	submit(request);
-	assert_true(lk__conn_doubt_ns(conn) >= request->sent_ns + 50 * LK__MS);
+	assert_true(lk__conn_next_ns(conn) >= request->sent_ns + 50 * LK__MS);
 	says("+one\r\n");
 	lk__request_free(request);
 }

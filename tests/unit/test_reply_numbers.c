@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conn/handshake.h"
+#include "conn/request.h"
 #include "resp/reply.h"
 
 #define UNTOUCHED 77

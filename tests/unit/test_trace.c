@@ -79,7 +79,9 @@ static void test_scripts_have_names(void **state)
 	const struct lk__script *script = &lk__scripts[LK__SCRIPT_LOCK_ACQUIRE];
 	const char *call[] = {"EVALSHA", script->sha1, "1", "a lock", ""};
 	struct lk__request *request = words(5, call);
-	struct lk__request *load = lk__request_load(LK__SCRIPT_LOCK_ACQUIRE, LK__MESSAGES_PLAIN);
+	struct lk__request *load = lk__request_new(3,
+						   (const char *[]){"SCRIPT", "LOAD", script->text},
+						   (size_t[]){6, 4, script->size});
 	request->sends = 2;
 	lk__trace_request(&conn, request);
 	assert_string_equal(last, "redis://host:1/0 scripts/-1: > again: "

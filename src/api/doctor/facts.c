@@ -18,7 +18,7 @@
 #include "conf/config.h"
 #include "conf/url.h"
 #include "conn/channels.h"
-#include "conn/handshake.h"
+#include "conn/connector.h"
 #include "conn/request.h"
 #include "lock/operation.h"
 #include "resp/reply.h"
