@@ -82,14 +82,13 @@ static struct lk__vote round_vote(const struct round *round, size_t index)
 	return vote;
 }
 
-static struct lk__votes round_votes(const struct round *round)
+/* `worth`: a grant would have enough of its lease left. */
+static struct lk__verdict round_verdict(const struct round *round, bool worth)
 {
-	struct lk__votes votes = {.majority = round->red->majority};
-	for (size_t i = 0; i < round->red->count; i++) {
-		struct lk__vote vote = round_vote(round, i);
-		lk__votes_add(&votes, &vote);
-	}
-	return votes;
+	struct lk__vote votes[LK__RED_MAX];
+	for (size_t i = 0; i < round->red->count; i++)
+		votes[i] = round_vote(round, i);
+	return lk__votes_judge(votes, round->red->count, round->red->majority, worth);
 }
 
 /* Tells whether who it is was asked on a connection that still stands. */
@@ -257,8 +256,7 @@ static void round_read_answer(struct round *round, size_t index, const struct lk
 static bool round_decided(void *context)
 {
 	const struct round *round = context;
-	const struct lk__votes votes = round_votes(round);
-	return round->why.code != 0 || lk__votes_decided(&votes);
+	return round->why.code != 0 || round_verdict(round, true).decided;
 }
 
 /* ---- nodes that join the grant ---- */
@@ -566,7 +564,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 static void round_join(const struct round *round, size_t index)
 {
 	const struct ballot *ballot = &round->ballot[index];
-	if (lk__vote_wants_more(&ballot->vote))
+	if (lk__vote_means(&ballot->vote).wants_more)
 		lk__red_join(round->call.entry, index, round->lease_ms,
 			     lk__lease_end_ns(round->begun_ns, round->lease_ms));
 	else if (ballot->vote.type == LK__VOTE_BUSY)
@@ -582,7 +580,7 @@ static void round_late_part(const struct round *round, size_t index)
 	node->copies |= ballot->vote.copies;
 	if (ballot->vote.granted)
 		node->part = LK__RED_HELD;
-	else if (!node->joined && !lk__vote_is_unsure(&ballot->vote))
+	else if (!node->joined && !lk__vote_means(&ballot->vote).unsure)
 		node->part = LK__RED_NOT_HELD;
 	round_join(round, index);
 }
@@ -623,7 +621,7 @@ static void round_give_back(const struct round *round)
 {
 	for (size_t i = 0; i < round->red->count; i++) {
 		const struct lk__vote vote = round_vote(round, i);
-		bool stays = lk__vote_may_stay(&vote);
+		bool stays = lk__vote_means(&vote).may_stay;
 		bool unsure = stays && !(vote.ran && !vote.cut_off);
 		lk__red_note_given_back(&round->red->node[i], round->ballot[i].number, vote.copies);
 		if (stays || vote.granted)
@@ -641,9 +639,9 @@ static void round_keep(const struct round *round)
 	for (size_t i = 0; i < red->count; i++) {
 		const struct lk__vote *vote = &round->ballot[i].vote;
 		red->node[i].number = round->ballot[i].number;
-		red->node[i].part = vote->granted              ? LK__RED_HELD
-				    : lk__vote_is_unsure(vote) ? LK__RED_UNSURE
-							       : LK__RED_NOT_HELD;
+		red->node[i].part = vote->granted                 ? LK__RED_HELD
+				    : lk__vote_means(vote).unsure ? LK__RED_UNSURE
+								  : LK__RED_NOT_HELD;
 		red->node[i].copies = vote->copies;
 		red->node[i].joined = false;
 		round_join(round, i);
@@ -660,8 +658,7 @@ static bool ballot_explains(const struct round *round, const struct ballot *ball
 }
 
 /* The reasons of those who did not grant it, as far as they fit. */
-static void round_explain(const struct round *round, const struct lk__votes *votes, int code,
-			  lk_error *error)
+static void round_explain(const struct round *round, size_t granted, int code, lk_error *error)
 {
 	const struct lk__red *red = round->red;
 	char text[400];
@@ -677,15 +674,15 @@ static void round_explain(const struct round *round, const struct lk__votes *vot
 								       : ballot->reason);
 		used += (size_t)size;
 	}
-	if (votes->granted >= votes->majority)
+	if (granted >= red->majority)
 		snprintf(text, sizeof(text), ", but too late: the lease is nearly over");
 	lk__fail(error, code, "acquire \"%.60s\": %zu of %zu nodes grant it, %zu are needed%s",
-		 round->call.entry->name, votes->granted, votes->nodes, votes->majority, text);
+		 round->call.entry->name, granted, red->count, red->majority, text);
 }
 
 /* Tells the attempt that the lock was not had, and why. */
-static void round_lost(const struct round *round, const struct lk__votes *votes,
-		       struct lk__attempt_event *event, lk_error *error)
+static void round_lost(const struct round *round, size_t granted, struct lk__attempt_event *event,
+		       lk_error *error)
 {
 	if (round->why.code) {
 		*event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
@@ -698,7 +695,7 @@ static void round_lost(const struct round *round, const struct lk__votes *votes,
 		code = LK_EBUSY;
 	else if (event->type == LK__ATTEMPT_LATE)
 		code = LK_EUNAVAILABLE;
-	round_explain(round, votes, code, error);
+	round_explain(round, granted, code, error);
 }
 
 static int round_over(const struct round *round)
@@ -719,9 +716,9 @@ static bool round_is_worth_it(const struct round *round)
 static int round_end(struct round *round, struct lk__attempt_event *event, lk_error *error)
 {
 	struct lk__red *red = round->red;
-	const struct lk__votes votes = round_votes(round);
+	const struct lk__verdict verdict = round_verdict(round, round_is_worth_it(round));
 	int over = round_over(round);
-	*event = lk__votes_event(&votes, round_is_worth_it(round));
+	*event = verdict.event;
 	for (size_t i = 0; i < red->count; i++)
 		red->node[i].asked += round->ballot[i].vote.type == LK__VOTE_NONE;
 	if (event->type == LK__ATTEMPT_GRANTED && !over && !round->why.code) {
@@ -730,7 +727,7 @@ static int round_end(struct round *round, struct lk__attempt_event *event, lk_er
 	} else {
 		round_give_back(round);
 		if (!over)
-			round_lost(round, &votes, event, error);
+			round_lost(round, verdict.granted, event, error);
 	}
 	return over;
 }

@@ -60,22 +60,18 @@ static struct lk__vote vote_of(char letter)
 	}
 }
 
-static struct lk__votes votes_of(const struct lk__vote *vote, size_t nodes)
+static struct lk__verdict verdict_of(const struct lk__vote *vote, size_t nodes, bool worth)
 {
-	struct lk__votes votes = {.majority = nodes / 2 + 1};
-	for (size_t i = 0; i < nodes; i++)
-		lk__votes_add(&votes, &vote[i]);
-	assert_int_equal(votes.nodes, nodes);
-	return votes;
+	return lk__votes_judge(vote, nodes, nodes / 2 + 1, worth);
 }
 
-static struct lk__votes votes_in(const char *letters)
+static struct lk__verdict verdict_in(const char *letters, bool worth)
 {
 	struct lk__vote vote[NODES_MAX];
 	size_t nodes = 0;
 	for (; letters[nodes]; nodes++)
 		vote[nodes] = vote_of(letters[nodes]);
-	return votes_of(vote, nodes);
+	return verdict_of(vote, nodes, worth);
 }
 
 static void test_decided(void **state)
@@ -116,10 +112,8 @@ static void test_decided(void **state)
 		{"DD.", true},
 	};
 	(void)state;
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		const struct lk__votes votes = votes_in(cases[i].votes);
-		assert_int_equal(lk__votes_decided(&votes), cases[i].decided);
-	}
+	for (size_t i = 0; i < COUNT(cases); i++)
+		assert_int_equal(verdict_in(cases[i].votes, true).decided, cases[i].decided);
 }
 
 static void test_what_the_attempt_is_told(void **state)
@@ -159,8 +153,7 @@ static void test_what_the_attempt_is_told(void **state)
 	};
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		const struct lk__votes votes = votes_in(cases[i].votes);
-		struct lk__attempt_event event = lk__votes_event(&votes, true);
+		struct lk__attempt_event event = verdict_in(cases[i].votes, true).event;
 		assert_int_equal(event.type, cases[i].type);
 		assert_int_equal(event.code, cases[i].code);
 		assert_int_equal(event.retryable, cases[i].retryable);
@@ -171,8 +164,7 @@ static void test_what_the_attempt_is_told(void **state)
 /* Its lease is nearly over: it goes back, and until it has it may be held. */
 static void test_a_grant_that_is_not_worth_it(void **state)
 {
-	const struct lk__votes votes = votes_in("GGB");
-	struct lk__attempt_event event = lk__votes_event(&votes, false);
+	struct lk__attempt_event event = verdict_in("GGB", false).event;
 	(void)state;
 	assert_int_equal(event.type, LK__ATTEMPT_FAILED);
 	assert_int_equal(event.code, LK_EMAYBEHELD);
@@ -194,12 +186,14 @@ static void test_who_is_asked_again(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct lk__vote vote = vote_of(cases[i].vote);
-		assert_int_equal(lk__vote_wants_more(&vote), cases[i].wants_more);
-		assert_int_equal(lk__vote_is_unsure(&vote), cases[i].unsure);
-		assert_int_equal(lk__vote_may_stay(&vote), cases[i].may_stay);
+		struct lk__vote_means means = lk__vote_means(&vote);
+		assert_int_equal(means.wants_more, cases[i].wants_more);
+		assert_int_equal(means.unsure, cases[i].unsure);
+		assert_int_equal(means.may_stay, cases[i].may_stay);
 		vote.copies = vote.tried; /* one of them may still run, whatever this one said */
-		assert_int_equal(lk__vote_is_unsure(&vote), vote.tried);
-		assert_int_equal(lk__vote_may_stay(&vote), vote.tried);
+		means = lk__vote_means(&vote);
+		assert_int_equal(means.unsure, vote.tried);
+		assert_int_equal(means.may_stay, vote.tried);
 	}
 }
 
@@ -308,10 +302,10 @@ static bool model_decided(const struct lk__vote *vote, size_t nodes)
 	return true;
 }
 
-static void check_event(const struct lk__vote *vote, size_t nodes, bool worth)
+static void check_verdict(const struct lk__vote *vote, size_t nodes, bool worth)
 {
-	const struct lk__votes votes = votes_of(vote, nodes);
-	struct lk__attempt_event event = lk__votes_event(&votes, worth);
+	const struct lk__verdict verdict = verdict_of(vote, nodes, worth);
+	const struct lk__attempt_event event = verdict.event;
 	bool granted = most(model_count(vote, nodes, LK__VOTE_GRANTED), nodes);
 	size_t busy = model_count(vote, nodes, LK__VOTE_BUSY), wrong = 0;
 	int64_t ttl_ms = 0;
@@ -320,6 +314,8 @@ static void check_event(const struct lk__vote *vote, size_t nodes, bool worth)
 		if (vote[i].ttl_ms > ttl_ms)
 			ttl_ms = vote[i].ttl_ms;
 	}
+	assert_int_equal(verdict.granted, model_count(vote, nodes, LK__VOTE_GRANTED));
+	assert_int_equal(verdict.decided, model_decided(vote, nodes));
 	assert_int_equal(event.type == LK__ATTEMPT_GRANTED, granted && worth);
 	if (event.type == LK__ATTEMPT_GRANTED)
 		return;
@@ -347,9 +343,7 @@ static void test_random_votes(void **state)
 	srandom(20);
 	for (int round = 0; round < RANDOM_ROUNDS; round++) {
 		size_t nodes = random_votes(vote);
-		const struct lk__votes votes = votes_of(vote, nodes);
-		assert_int_equal(lk__votes_decided(&votes), model_decided(vote, nodes));
-		check_event(vote, nodes, random_below(8) != 0);
+		check_verdict(vote, nodes, random_below(8) != 0);
 	}
 }
 

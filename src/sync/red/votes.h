@@ -34,34 +34,29 @@ struct lk__vote {
 	int64_t ttl_ms; /* BUSY */
 };
 
-/* Tells whether it may have granted the lock without our knowing; and whether it may have it at all
- * once a release was sent: what has to be given back again when no copy of the try can run any
- * more. */
-bool lk__vote_is_unsure(const struct lk__vote *vote);
-bool lk__vote_may_stay(const struct lk__vote *vote);
-
-/* Tells whether a node that has not granted it may do so when it is asked again. */
-bool lk__vote_wants_more(const struct lk__vote *vote);
-
-struct lk__votes {
-	size_t nodes, majority;
-	size_t open; /* no answer yet */
-	size_t granted, busy, late;
-	size_t wrong;    /* there is something else under the name */
-	size_t lasting;  /* would answer the next try in the same way */
-	size_t may_have; /* granted it, or may have it for all we know, until that has gone back */
-	size_t awaited;  /* of those: only for want of an answer, which may clear it up */
-	int64_t ttl_ms;  /* the longest of those who are busy */
+/* What a vote means for the node's part of the lock. */
+struct lk__vote_means {
+	bool unsure;   /* it may have granted the lock without our knowing */
+	bool may_stay; /* it may have it once a release was sent: it has to be given back again when
+			  * no copy of the try can run any more */
+	bool wants_more; /* it has not granted it, and may do so when it is asked again */
 };
 
-void lk__votes_add(struct lk__votes *votes, const struct lk__vote *vote);
+struct lk__vote_means lk__vote_means(const struct lk__vote *vote);
 
-/* Tells whether the answers that are there decide it: that it is granted; or that it is not, and
- * whether others have it, which "no quorum" must not hide. */
-bool lk__votes_decided(const struct lk__votes *votes);
+/* What the votes come to. */
+struct lk__verdict {
+	size_t granted; /* nodes */
+	/* The answers that are there decide it: that it is granted; or that it is not, and whether
+	 * others have it, which "no quorum" must not hide. */
+	bool decided;
+	/* For the attempt. Only with LK_EMAYBEHELD may the try be held by a majority when it was
+	 * not granted. */
+	struct lk__attempt_event event;
+};
 
-/* The event for the attempt. `worth`: a grant would have enough of its lease left. Only with
- * LK_EMAYBEHELD may the try be held by a majority when it was not granted. */
-struct lk__attempt_event lk__votes_event(const struct lk__votes *votes, bool worth);
+/* `worth`: a grant would have enough of its lease left. */
+struct lk__verdict lk__votes_judge(const struct lk__vote *votes, size_t nodes, size_t majority,
+				   bool worth);
 
 #endif
