@@ -27,7 +27,6 @@ SUBJECTS: dict[str, str] = {
     "src/lock/entry.c": "lk__entry",
     "src/lock/head.c": "lk__head",
     "src/lock/multi_call.c": "lk__multi_ask",
-    "src/lock/red_try.c": "round",
 }
 
 

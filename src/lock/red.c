@@ -152,7 +152,7 @@ int lk__red_make(struct lk__entry *entry, lk_client *const *clients, size_t coun
 			      entry->name);
 }
 
-void lk__red_call_free(void *context)
+static void call_free(void *context)
 {
 	struct lk__nodes_call *call = context;
 	lk__entry_let_go(call->entry);
@@ -168,8 +168,7 @@ void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *
 		return NULL;
 	struct lk__fan_out_use own = *use;
 	own.context = call;
-	if (!own.end)
-		own.end = lk__red_call_free;
+	own.end = call_free;
 	call->fan_out = lk__fan_out_new(lk__red_of(entry)->count, &own, thread);
 	if (!call->fan_out) {
 		free(call);
@@ -220,11 +219,32 @@ void lk__red_note_given_back(struct lk__red_node *node, uint64_t number, bool un
 	node->given_back = (struct lk__given_back){.number = number, .unsure = unsure};
 }
 
-void lk__red_ask_again(struct lk__entry *entry)
+void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once)
 {
-	lk__red_of(entry)->again = false;
-	atomic_store(&entry->doubt, true);
-	lk__watch_at(entry, lk__now_ns());
+	struct lk__given_back *given = &node->given_back;
+	if (given->number != number)
+		return;
+	given->unsure |= !once;
+	given->over = node->asked == 0 && !given->unsure;
+	if (given->over)
+		lk__compensation_hasten(node->member, number);
+}
+
+struct lk__request *lk__red_request(const struct lk__red_node *node, uint64_t number,
+				    int64_t lease_ms)
+{
+	struct lk__entry *member = node->member;
+	char field[LK__FIELD_SIZE];
+	lk__field(member, number, field);
+	struct lk__try wanted = {
+		.target = &member->target,
+		.field = field,
+		.number = number,
+		.lease_ms = lease_ms,
+		.wait_ms = -1,
+		.once = true,
+	};
+	return member->target.recipe->acquire(&wanted);
 }
 
 /* ---- inspection ---- */

@@ -13,8 +13,8 @@
  * A front's mutex may be held while a member's is taken, never the other way round.
  *
  *   red.c        what it is made of; what the other two have in common
- *   red_try.c    one try, and nodes that join its grant
- *   red_hold.c   renewals, extensions, release
+ *   red_try.c    one try
+ *   red_hold.c   what keeps a grant: nodes that join it, renewals, extensions; its release
  */
 #ifndef LK__LOCK_RED_H
 #define LK__LOCK_RED_H
@@ -114,13 +114,11 @@ struct lk__nodes_call {
 
 /*
  * Makes one, which begins with a struct lk__nodes_call and has so many bytes, with references that
- * last until all answers are there. Then it is freed, unless `use` has an end of its own, which
- * does that. The caller waits for the command limit, and not beyond that time. NULL when out of
- * memory.
+ * last until all answers are there: then it is freed. The caller waits for the command limit, and
+ * not beyond that time. NULL when out of memory.
  */
 void *lk__red_call_new(size_t size, struct lk__entry *entry, struct lk__thread *thread,
 		       const struct lk__fan_out_use *use, int64_t until_ns);
-void lk__red_call_free(void *call);
 
 /* Adds a request for a node, which may be sent twice, until that time. False where it is NULL. */
 bool lk__red_add(const struct lk__nodes_call *call, size_t index, struct lk__conn *conn,
@@ -140,14 +138,17 @@ void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, 
 		       int64_t lease_ms);
 /* A number is given back; `unsure`: what was answered before does not tell, or not all. */
 void lk__red_note_given_back(struct lk__red_node *node, uint64_t number, bool unsure);
+/* Such a number has been answered, when `asked` no longer counts that; `once`: by one copy, which
+ * tells. */
+void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once);
 
-/* Asks a node for the current grant, which is certain until `end_ns`, in the background. Takes such
- * a question back if it was not sent yet. */
-void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns);
-void lk__red_unjoin(struct lk__red_node *node);
-/* Asks those again that another had. */
-void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns);
-/* Asks all nodes at once: a renewal was undecided, and what was in its way is over. */
-void lk__red_ask_again(struct lk__entry *entry);
+/* The request for the lock under a number; NULL when out of memory. */
+struct lk__request *lk__red_request(const struct lk__red_node *node, uint64_t number,
+				    int64_t lease_ms);
+
+/* Asks a node for the current grant, which is certain until `end_ns`, in the background; `busy`:
+ * another has it there, so after a pause that grows. */
+void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns,
+		  bool busy);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What keeps a red lock, and what gives it back.
+ * What keeps a red lock, and what gives it back: joins, renewals, extensions, release.
  *
  * A majority must confirm a renewal or an extension. A node that has it no more, while the majority
  * stands, is given it anew under the same number; a lock that was lost never is. A release frees
@@ -22,7 +22,188 @@
 #include "lock/tracked.h"
 #include "sync/script.h"
 
-/* A question to all nodes that a majority decides; counted under the entry's mutex. */
+#define AGAIN_NS (10 * LK__MS) /* the first pause before a node is asked to join again */
+
+/* ---- nodes that join the grant ---- */
+
+/*
+ * A node that was too slow for the majority, or that has lost its part, joins the grant that is
+ * held. It is asked for the lock under the number that it has for this grant, in the background, on
+ * the connection where a release would come behind. One question a node and grant is under way at a
+ * time; one that was not sent yet is withdrawn when the grant ends. Where another has the lock, a
+ * release may be on its way: that node is asked again after pauses that double.
+ */
+
+struct join {
+	struct lk__entry *entry;
+	size_t index;
+	uint64_t grant;  /* the front's number, */
+	uint64_t number; /* and the node's */
+	int64_t lease_ms, end_ns;
+	int64_t asked_lease_ms; /* as long at least */
+	bool again;             /* the second question: the first came too late */
+};
+
+/* The entry's mutex is held here and below, unless it says otherwise. */
+
+/* Another has it there. */
+static void join_later(struct lk__entry *entry, size_t index)
+{
+	struct lk__red_node *node = &lk__red_of(entry)->node[index];
+	node->pause_ns = node->pause_ns ? 2 * node->pause_ns : AGAIN_NS;
+	node->again_ns = lk__now_ns() + node->pause_ns;
+	lk__watch_at(entry, node->again_ns);
+}
+
+/* Asks all nodes at once: a renewal was undecided, and what was in its way is over. */
+static void ask_again(struct lk__entry *entry)
+{
+	lk__red_of(entry)->again = false;
+	atomic_store(&entry->doubt, true);
+	lk__watch_at(entry, lk__now_ns());
+}
+
+static void join_finish(struct lk__request *request);
+
+/* With a lease for as long as the hold is certain, though the renewal that found it missing may
+ * have been but a look. Without memory the next renewal finds it missing. `again`: the first
+ * question came too late. */
+static void join_ask(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns,
+		     bool again)
+{
+	struct lk__red *red = lk__red_of(entry);
+	struct lk__red_node *node = &red->node[index];
+	int64_t now_ns = lk__now_ns();
+	if (node->join || node->asked >= LK__RED_ASKED_MAX || now_ns >= end_ns)
+		return;
+	assert(node->number != 0);
+	int64_t until_ns = lk__after_ms(now_ns, node->client->config->command_timeout_ms);
+	int64_t asked_ms = lk__later((end_ns - now_ns) / LK__MS + 1, lease_ms);
+	until_ns = lk__earlier(until_ns, end_ns);
+	struct join *join = malloc(sizeof(*join));
+	struct lk__request *request = join ? lk__red_request(node, node->number, asked_ms) : NULL;
+	if (request) {
+		*join = (struct join){.entry = entry,
+				      .index = index,
+				      .grant = red->number,
+				      .number = node->number,
+				      .lease_ms = lease_ms,
+				      .asked_lease_ms = asked_ms,
+				      .end_ns = end_ns,
+				      .again = again};
+		request->owner = join;
+		request->finish = join_finish;
+		request->resend = true;
+		request->deadline_ns = until_ns;
+	}
+	if (!request || !lk__conn_offer(lk__entry_scripts(node->member), request)) {
+		lk__request_free(request);
+		free(join);
+		return;
+	}
+	lk__entry_keep(entry);
+	node->before_join = node->part;
+	node->part = LK__RED_UNSURE;
+	node->joined = true;
+	node->joins++;
+	node->asked++;
+	node->join = request;
+	red->until_ns = lk__later(red->until_ns, until_ns);
+}
+
+static void join_read(const struct join *join, const struct lk__request *request)
+{
+	struct lk__red_node *node = &lk__red_of(join->entry)->node[join->index];
+	struct lk__answer answer = lk__answer_take(request,
+						   node->member->target.recipe->read_acquire,
+						   join->asked_lease_ms, lk__now_ns());
+	bool copies = answer.event.copied;
+	if (lk__red_of(join->entry)->number != join->grant) {
+		bool refused = answer.event.type == LK__ATTEMPT_BUSY ||
+			       answer.event.type == LK__ATTEMPT_LATE;
+		bool tells = answer.event.type == LK__ATTEMPT_GRANTED || refused;
+		lk__red_note_answered(node, join->number, tells && !copies && !request->redirects);
+		return; /* it was released as one that may have it */
+	}
+	node->copies |= copies;
+	if (answer.event.type == LK__ATTEMPT_GRANTED)
+		node->part = LK__RED_HELD;
+	else if (answer.event.type != LK__ATTEMPT_UNKNOWN && !copies)
+		node->part = node->before_join;
+	if (answer.event.type == LK__ATTEMPT_BUSY)
+		join_later(join->entry, join->index);
+	if (answer.event.type == LK__ATTEMPT_LATE && !join->again)
+		join_ask(join->entry, join->index, join->lease_ms, join->end_ns, true);
+}
+
+static void join_finish(struct lk__request *request)
+{
+	struct join *join = request->owner;
+	struct lk__entry *entry = join->entry;
+	struct lk__red *red = lk__red_of(entry);
+	struct lk__red_node *node = &red->node[join->index];
+	pthread_mutex_lock(&entry->mutex);
+	assert(node->asked > 0);
+	node->asked--;
+	if (node->join == request)
+		node->join = NULL;
+	join_read(join, request);
+	if (red->again && !node->join)
+		ask_again(entry);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__request_free(request);
+	free(join);
+	lk__entry_let_go(entry);
+}
+
+void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns,
+		  bool busy)
+{
+	if (busy)
+		join_later(entry, index);
+	else
+		join_ask(entry, index, lease_ms, end_ns, false);
+}
+
+/* It may have been granted a moment ago, and have no hold yet. */
+static void joins_turn(struct lk__entry *entry, int64_t now_ns)
+{
+	struct lk__red *red = lk__red_of(entry);
+	const struct lk__hold *hold = entry->hold;
+	for (size_t i = 0; i < red->count; i++) {
+		struct lk__red_node *node = &red->node[i];
+		if (!node->again_ns)
+			continue;
+		if (hold && now_ns >= node->again_ns) {
+			node->again_ns = 0;
+			join_ask(entry, i, lk__entry_lease_ms(entry, hold), lk__hold_deadline(hold),
+				 false);
+		} else {
+			lk__watch_at(entry, hold ? node->again_ns : now_ns + AGAIN_NS);
+		}
+	}
+}
+
+/* The caller has references, too. */
+static void join_end(struct lk__red_node *node)
+{
+	struct lk__request *request = node->join;
+	node->join = NULL;
+	node->again_ns = node->pause_ns = 0;
+	if (!request || !lk__conn_withdraw(request))
+		return;
+	struct join *join = request->owner;
+	assert(node->asked > 0);
+	node->asked--;
+	node->part = node->before_join;
+	atomic_fetch_sub(&join->entry->refs, 1);
+	atomic_fetch_sub(&join->entry->client->refs, 1);
+	free(join);
+	lk__request_free(request);
+}
+
+/* ---- questions that a majority decides ---- */
+
 struct poll {
 	struct lk__nodes_call call;
 	size_t yes, no;
@@ -84,16 +265,6 @@ static const struct lk__fan_out_use renewals = {.late = round_take, .behind = ro
 static const struct lk__fan_out_use extension = {
 	.take = round_take, .decided = poll_decided, .late = round_take};
 
-/* The entry's mutex is held here and below, unless it says otherwise. */
-
-/* Notes the lease of a member: what takes long to be compensated may outlast what was held. */
-static void member_note_lease(struct lk__entry *member, int64_t lease_ms)
-{
-	pthread_mutex_lock(&member->mutex);
-	lk__entry_note_red_lease(member, lease_ms);
-	pthread_mutex_unlock(&member->mutex);
-}
-
 /* Asks all, unless the grant is another's by now. `until_ns`: of an extension; 0: it renews. */
 static void round_ask(struct lk__red_round *round, uint64_t number, int64_t until_ns)
 {
@@ -108,8 +279,10 @@ static void round_ask(struct lk__red_round *round, uint64_t number, int64_t unti
 		char field[LK__FIELD_SIZE];
 		struct lk__renewal renewal = {&member->target, field, round->lease_ms};
 		round->of[i] = (struct asked){.number = node->number, .joins = node->joins};
-		if (until_ns) {
-			member_note_lease(member, round->lease_ms);
+		if (until_ns) { /* what takes long to be compensated may outlast what was held */
+			pthread_mutex_lock(&member->mutex);
+			lk__entry_note_red_lease(member, round->lease_ms);
+			pthread_mutex_unlock(&member->mutex);
 		} else {
 			conn = lk__node_work(lk__entry_node(member));
 			deadline_ns = lk__after_ms(round->sent_ns,
@@ -160,7 +333,7 @@ static void round_repair(struct lk__red_round *round)
 	struct lk__entry *entry = round->poll.call.entry;
 	for (size_t i = 0; i < lk__red_of(entry)->count; i++) {
 		if (round->of[i].gone && round_is_current(round, i))
-			lk__red_join(entry, i, round->lease_ms, lk__hold_deadline(entry->hold));
+			join_ask(entry, i, round->lease_ms, lk__hold_deadline(entry->hold), false);
 		round->of[i].gone = false;
 	}
 }
@@ -209,7 +382,7 @@ static void round_conclude(struct lk__red_round *round, int outcome)
 	lk__watch_told(&round->renewed, outcome, round->sent_ns, &trouble);
 	red->again = outcome < 0 && round_met_join(round, false);
 	if (outcome < 0 && !red->again && round_met_join(round, true))
-		lk__red_ask_again(entry);
+		ask_again(entry);
 	atomic_fetch_sub(&entry->refs, 1); /* of `renewed`, never the last: the call has one */
 }
 
@@ -300,7 +473,7 @@ static void red_turn(struct lk__entry *entry)
 	const struct lk__red *red = lk__red_of(entry);
 	int64_t now_ns = lk__now_ns();
 	pthread_mutex_lock(&entry->mutex);
-	lk__red_join_turn(entry, now_ns);
+	joins_turn(entry, now_ns);
 	if (red->round && now_ns >= red->round->poll.call.until_ns)
 		round_conclude(red->round, -1);
 	else if (red->round)
@@ -316,26 +489,21 @@ static void red_turn(struct lk__entry *entry)
 /* ---- by the caller, without the mutex ---- */
 
 /* 1 extended, 0 not ours any more, or a code. */
-static int extend_end(struct lk__red_round *round, lk_error *error)
-{
-	struct lk__entry *entry = round->poll.call.entry;
-	pthread_mutex_lock(&entry->mutex);
-	round->held = poll_is_won(&round->poll);
-	round_go_on(round);
-	pthread_mutex_unlock(&entry->mutex);
-	if (!round->current || poll_decided(&round->poll))
-		return round->held;
-	return poll_fail(&round->poll, "extend", LK_ENOQUORUM, error);
-}
-
 static int red_extend_look(struct lk__extending *extending)
 {
-	struct lk__fan_out *fan_out = extending->call->fan_out;
-	if (!lk__fan_out_look(fan_out, extending->op.until_ns))
+	struct lk__red_round *round = (struct lk__red_round *)extending->call;
+	struct poll *poll = &round->poll;
+	if (!lk__fan_out_look(poll->call.fan_out, extending->op.until_ns))
 		return LK__OP_WAITS;
-	lk__fan_out_withdraw(fan_out, false);
-	int rc = extend_end((struct lk__red_round *)extending->call, extending->error);
-	lk__fan_out_end(fan_out);
+	lk__fan_out_withdraw(poll->call.fan_out, false);
+	pthread_mutex_lock(&extending->entry->mutex);
+	round->held = poll_is_won(poll);
+	round_go_on(round);
+	pthread_mutex_unlock(&extending->entry->mutex);
+	int rc = round->held;
+	if (round->current && !poll_decided(poll))
+		rc = poll_fail(poll, "extend", LK_ENOQUORUM, extending->error);
+	lk__fan_out_end(poll->call.fan_out);
 	return rc;
 }
 
@@ -423,7 +591,7 @@ static void red_release_unasked(struct lk__entry *entry, uint64_t number, int64_
 		red->kept = number;
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
-		lk__red_unjoin(node);
+		join_end(node);
 		node->kept = 0; /* of an earlier one, whose owner is another: it stays */
 		if (node->part == LK__RED_NOT_HELD)
 			continue;
@@ -446,22 +614,10 @@ struct release {
 	int64_t keep_ms, begun_ns; /* as in struct lk__release */
 	bool unsure[LK__RED_MAX];
 	uint64_t number[LK__RED_MAX];
-	size_t confirmed; /* answers that do not leave it held */
+	size_t waiting;   /* answers */
+	size_t confirmed; /* that do not leave it held */
 	bool detached;    /* nobody waits but close, for a majority: it counts as under way */
 };
-
-static void release_count_off(struct release *release)
-{
-	if (release->detached)
-		atomic_fetch_sub(&release->poll.call.entry->client->releasing, 1);
-	release->detached = false;
-}
-
-static void release_free(void *context)
-{
-	release_count_off(context); /* what failed is being compensated */
-	lk__red_call_free(context);
-}
 
 /* Applies an answer. What was to be kept and failed is left to its lease. */
 static void release_add(struct release *release, size_t index, enum lk__released said,
@@ -499,8 +655,13 @@ static void release_take(void *context, size_t index, const struct lk__fan_out_p
 	assert(release->number[index] != 0);
 	pthread_mutex_lock(&entry->mutex);
 	release_add(release, index, said, request);
-	if (release->confirmed >= red->majority)
-		release_count_off(release);
+	release->waiting--;
+	/* What failed is being compensated. */
+	bool over = release->confirmed >= red->majority || release->waiting == 0;
+	if (over && release->detached) {
+		release->detached = false;
+		atomic_fetch_sub(&entry->client->releasing, 1);
+	}
 	pthread_mutex_unlock(&entry->mutex);
 }
 
@@ -511,7 +672,7 @@ static void release_ask(struct release *release)
 	char field[LK__FIELD_SIZE];
 	for (size_t i = 0; i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
-		lk__red_unjoin(node);
+		join_end(node);
 		release->poll.no += node->part == LK__RED_NOT_HELD;
 		if (node->part == LK__RED_NOT_HELD)
 			continue;
@@ -520,9 +681,10 @@ static void release_ask(struct release *release)
 		lk__field(node->member, node->number, field);
 		struct lk__request *request = lk__release_request(&node->member->target, field,
 								  release->keep_ms);
-		if (!lk__red_add(&release->poll.call, i, lk__entry_scripts(node->member), request,
-				 release->valid_until_ns))
-			release->unsure[i] = true; /* out of memory: later, in the background */
+		bool added = lk__red_add(&release->poll.call, i, lk__entry_scripts(node->member),
+					 request, release->valid_until_ns);
+		release->waiting += added;
+		release->unsure[i] |= !added; /* out of memory: later, in the background */
 	}
 }
 
@@ -557,29 +719,14 @@ static int release_verdict(const struct release *release, lk_error *error)
 	return poll_fail(poll, "release", LK_EMAYBEHELD, error);
 }
 
-static struct release *release_new(struct lk__entry *entry, struct lk__thread *thread,
-				   int64_t keep_ms)
-{
-	static const struct lk__fan_out_use use = {.take = release_take,
-						   .decided = poll_decided,
-						   .late = release_take,
-						   .end = release_free};
-	struct release *release = lk__red_call_new(sizeof(*release), entry, thread, &use,
-						   entry->grant.valid_until_ns);
-	if (!release)
-		return NULL;
-	release->valid_until_ns = entry->grant.valid_until_ns;
-	release->until_ns = lk__red_of(entry)->until_ns;
-	release->lease_ms = entry->grant.lease_ms;
-	release->keep_ms = keep_ms;
-	release->begun_ns = lk__now_ns();
-	return release;
-}
-
 static void release_begin(struct release *release)
 {
 	struct lk__entry *entry = release->poll.call.entry;
 	assert(entry->hold && lk__red_of(entry)->number == entry->grant.number);
+	release->valid_until_ns = entry->grant.valid_until_ns;
+	release->until_ns = lk__red_of(entry)->until_ns;
+	release->lease_ms = entry->grant.lease_ms;
+	release->begun_ns = lk__now_ns();
 	release_ask(release);
 	lk__red_of(entry)->number = 0;
 	lk__entry_drop_hold(entry, lk__now_ns());
@@ -598,10 +745,10 @@ static int release_end(struct release *release, bool waited, lk_error *error)
 	int rc = waited ? release_verdict(release, error) : 0;
 	if (rc == 0)
 		lk__entry_count(entry, releases, 1);
-	release->detached = !waited;
+	bool detached = release->detached = !waited && release->waiting > 0;
 	pthread_mutex_unlock(&entry->mutex);
 	lk__fan_out_end(release->poll.call.fan_out);
-	if (waited)
+	if (!detached)
 		atomic_fetch_sub(&entry->client->releasing, 1);
 	pthread_mutex_lock(&entry->mutex);
 	if (passes) {
@@ -620,15 +767,19 @@ static int red_release_look(struct lk__releasing *releasing)
 
 static int red_release(struct lk__releasing *releasing)
 {
+	static const struct lk__fan_out_use use = {
+		.take = release_take, .decided = poll_decided, .late = release_take};
 	struct lk__entry *entry = releasing->entry;
 	struct lk__op *op = &releasing->op;
-	struct release *release = release_new(entry, op->thread, releasing->keep_ms);
+	struct release *release = lk__red_call_new(sizeof(*release), entry, op->thread, &use,
+						   entry->grant.valid_until_ns);
 	if (!release) {
 		entry->hold->count = 1;
 		return lk__fail(releasing->error, LK_ENOMEM,
 				"release \"%.100s\": out of memory, still held", entry->name);
 	}
 	releasing->call = &release->poll.call;
+	release->keep_ms = releasing->keep_ms;
 	release_begin(release);
 	if (releasing->no_wait)
 		return release_end(release, false, releasing->error);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One try of a red lock: all nodes at once, until a majority is certain or out of reach; and nodes
- * that join its grant.
+ * One try of a red lock: all nodes at once, until a majority is certain or out of reach.
  *
  * What is then still unanswered goes on without us; what is granted late belongs to the hold, if
  * that still stands, or goes back. A node that could not be asked yet joins the grant later. One
@@ -20,15 +19,13 @@
 #include "conf/config.h"
 #include "lock/acquire.h"
 #include "lock/client.h"
-#include "lock/compensation.h"
 #include "lock/loop.h"
 #include "sync/red/votes.h"
 #include "sync/script.h"
 
-#define NODE_LIMIT_PARTS 4     /* of the lease: what asking may take */
-#define NODE_LIMIT_MIN_MS 25   /* also so late that a wait limit leaves less */
-#define AGAIN_NS (10 * LK__MS) /* the first pause before a node is asked to join again */
-#define WORTH_PARTS 10         /* of the lease: what must be left of it */
+#define NODE_LIMIT_PARTS 4   /* of the lease: what asking may take */
+#define NODE_LIMIT_MIN_MS 25 /* also so late that a wait limit leaves less */
+#define WORTH_PARTS 10       /* of the lease: what must be left of it */
 #define UNIDENTIFIED "INFO server shows no run_id, or CLUSTER MYID no id of a cluster's node"
 #define SLOT_MOVED "no vote: another master of the cluster has the slot now"
 
@@ -259,206 +256,6 @@ static bool round_decided(void *context)
 	return round->why.code != 0 || round_verdict(round, true).decided;
 }
 
-/* ---- nodes that join the grant ---- */
-
-/*
- * A node that was too slow for the majority, or that has lost its part, joins the grant that is
- * held. It is asked for the lock under the number that it has for this grant, in the background, on
- * the connection where a release would come behind. One question a node and grant is under way at a
- * time; one that was not sent yet is withdrawn when the grant ends. Where another has the lock, a
- * release may be on its way: that node is asked again after pauses that double.
- */
-
-struct join {
-	struct lk__entry *entry;
-	size_t index;
-	uint64_t grant;  /* the front's number, */
-	uint64_t number; /* and the node's */
-	int64_t lease_ms, end_ns;
-	int64_t asked_lease_ms; /* as long at least */
-	bool again;             /* the second question: the first came too late */
-};
-
-/* A number that was given back has been answered, when `asked` no longer counts that; `once`: by
- * one copy, which tells. The front's mutex is held. */
-static void note_answered(struct lk__red_node *node, uint64_t number, bool once)
-{
-	struct lk__given_back *given = &node->given_back;
-	if (given->number != number)
-		return;
-	given->unsure |= !once;
-	given->over = node->asked == 0 && !given->unsure;
-	if (given->over)
-		lk__compensation_hasten(node->member, number);
-}
-
-/* The request for the lock under a number. */
-static struct lk__request *node_try(const struct lk__red_node *node, uint64_t number,
-				    int64_t lease_ms)
-{
-	struct lk__entry *member = node->member;
-	char field[LK__FIELD_SIZE];
-	lk__field(member, number, field);
-	struct lk__try wanted = {
-		.target = &member->target,
-		.field = field,
-		.number = number,
-		.lease_ms = lease_ms,
-		.wait_ms = -1,
-		.once = true,
-	};
-	return member->target.recipe->acquire(&wanted);
-}
-
-/* A node where another has it is asked after a pause that grows. */
-static void join_later(struct lk__entry *entry, size_t index)
-{
-	struct lk__red_node *node = &lk__red_of(entry)->node[index];
-	node->pause_ns = node->pause_ns ? 2 * node->pause_ns : AGAIN_NS;
-	node->again_ns = lk__now_ns() + node->pause_ns;
-	lk__watch_at(entry, node->again_ns);
-}
-
-static void join_finish(struct lk__request *request);
-
-/* With a lease for as long as the hold is certain, though the renewal that found it missing may
- * have been but a look. Without memory the next renewal finds it missing. The front's mutex is
- * held. */
-static void join_send(const struct join *wanted)
-{
-	struct lk__red *red = lk__red_of(wanted->entry);
-	struct lk__red_node *node = &red->node[wanted->index];
-	int64_t now_ns = lk__now_ns();
-	assert(!node->join && node->number != 0 && red->number == wanted->grant);
-	int64_t until_ns = lk__after_ms(now_ns, node->client->config->command_timeout_ms);
-	int64_t lease_ms = (wanted->end_ns - now_ns) / LK__MS + 1;
-	until_ns = lk__earlier(until_ns, wanted->end_ns);
-	lease_ms = lk__later(lease_ms, wanted->lease_ms);
-	struct join *join = malloc(sizeof(*join));
-	struct lk__request *request = join ? node_try(node, node->number, lease_ms) : NULL;
-	if (request) {
-		*join = *wanted;
-		join->asked_lease_ms = lease_ms;
-		request->owner = join;
-		request->finish = join_finish;
-		request->resend = true;
-		request->deadline_ns = until_ns;
-	}
-	if (!request || !lk__conn_offer(lk__entry_scripts(node->member), request)) {
-		lk__request_free(request);
-		free(join);
-		return;
-	}
-	lk__entry_keep(join->entry);
-	node->before_join = node->part;
-	node->part = LK__RED_UNSURE;
-	node->joined = true;
-	node->joins++;
-	node->asked++;
-	node->join = request;
-	red->until_ns = lk__later(red->until_ns, until_ns);
-}
-
-static void join_read(const struct join *join, const struct lk__request *request)
-{
-	struct lk__red_node *node = &lk__red_of(join->entry)->node[join->index];
-	struct lk__answer answer = lk__answer_take(request,
-						   node->member->target.recipe->read_acquire,
-						   join->asked_lease_ms, lk__now_ns());
-	bool copies = answer.event.copied;
-	if (lk__red_of(join->entry)->number != join->grant) {
-		bool refused = answer.event.type == LK__ATTEMPT_BUSY ||
-			       answer.event.type == LK__ATTEMPT_LATE;
-		bool tells = answer.event.type == LK__ATTEMPT_GRANTED || refused;
-		note_answered(node, join->number, tells && !copies && !request->redirects);
-		return; /* it was released as one that may have it */
-	}
-	node->copies |= copies;
-	if (answer.event.type == LK__ATTEMPT_GRANTED)
-		node->part = LK__RED_HELD;
-	else if (answer.event.type != LK__ATTEMPT_UNKNOWN && !copies)
-		node->part = node->before_join;
-	if (answer.event.type == LK__ATTEMPT_BUSY)
-		join_later(join->entry, join->index);
-	bool late = answer.event.type == LK__ATTEMPT_LATE;
-	if (late && !join->again && lk__now_ns() < join->end_ns) {
-		struct join again = *join;
-		again.again = true;
-		join_send(&again);
-	}
-}
-
-static void join_finish(struct lk__request *request)
-{
-	struct join *join = request->owner;
-	struct lk__entry *entry = join->entry;
-	struct lk__red *red = lk__red_of(entry);
-	struct lk__red_node *node = &red->node[join->index];
-	pthread_mutex_lock(&entry->mutex);
-	assert(node->asked > 0);
-	node->asked--;
-	if (node->join == request)
-		node->join = NULL;
-	join_read(join, request);
-	if (red->again && !node->join)
-		lk__red_ask_again(entry);
-	pthread_mutex_unlock(&entry->mutex);
-	lk__request_free(request);
-	free(join);
-	lk__entry_let_go(entry);
-}
-
-void lk__red_join(struct lk__entry *entry, size_t index, int64_t lease_ms, int64_t end_ns)
-{
-	const struct lk__red *red = lk__red_of(entry);
-	const struct lk__red_node *node = &red->node[index];
-	struct join wanted = {.entry = entry,
-			      .index = index,
-			      .grant = red->number,
-			      .number = node->number,
-			      .lease_ms = lease_ms,
-			      .end_ns = end_ns};
-	if (!node->join && node->asked < LK__RED_ASKED_MAX && lk__now_ns() < end_ns)
-		join_send(&wanted);
-}
-
-/* It may have been granted a moment ago, and have no hold yet. */
-void lk__red_join_turn(struct lk__entry *entry, int64_t now_ns)
-{
-	struct lk__red *red = lk__red_of(entry);
-	const struct lk__hold *hold = entry->hold;
-	for (size_t i = 0; i < red->count; i++) {
-		struct lk__red_node *node = &red->node[i];
-		if (!node->again_ns)
-			continue;
-		if (hold && now_ns >= node->again_ns) {
-			node->again_ns = 0;
-			lk__red_join(entry, i, lk__entry_lease_ms(entry, hold),
-				     lk__hold_deadline(hold));
-		} else {
-			lk__watch_at(entry, hold ? node->again_ns : now_ns + AGAIN_NS);
-		}
-	}
-}
-
-/* The caller has references, too. */
-void lk__red_unjoin(struct lk__red_node *node)
-{
-	struct lk__request *request = node->join;
-	node->join = NULL;
-	node->again_ns = node->pause_ns = 0;
-	if (!request || !lk__conn_withdraw(request))
-		return;
-	struct join *join = request->owner;
-	assert(node->asked > 0);
-	node->asked--;
-	node->part = node->before_join;
-	atomic_fetch_sub(&join->entry->refs, 1);
-	atomic_fetch_sub(&join->entry->client->refs, 1);
-	free(join);
-	lk__request_free(request);
-}
-
 /* ---- asking ---- */
 
 /* The connection for a member's scripts at a node of its client. */
@@ -471,7 +268,7 @@ static struct lk__request *round_request(const struct round *round, size_t index
 {
 	const struct lk__red_node *node = &round->red->node[index];
 	lk__client_record_show(node->member->client, NULL);
-	return node_try(node, round->ballot[index].number, round->lease_ms);
+	return lk__red_request(node, round->ballot[index].number, round->lease_ms);
 }
 
 /* To the node that has the slot now. */
@@ -563,12 +360,11 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 /* A node that has not granted it may still do so: the majority stands without it, for now. */
 static void round_join(const struct round *round, size_t index)
 {
-	const struct ballot *ballot = &round->ballot[index];
-	if (lk__vote_means(&ballot->vote).wants_more)
+	const struct lk__vote *vote = &round->ballot[index].vote;
+	bool busy = vote->type == LK__VOTE_BUSY;
+	if (busy || lk__vote_means(vote).wants_more)
 		lk__red_join(round->call.entry, index, round->lease_ms,
-			     lk__lease_end_ns(round->begun_ns, round->lease_ms));
-	else if (ballot->vote.type == LK__VOTE_BUSY)
-		join_later(round->call.entry, index);
+			     lk__lease_end_ns(round->begun_ns, round->lease_ms), busy);
 }
 
 /* Applies a late answer to the node's part of a grant that a majority has given. The front's mutex
@@ -610,7 +406,7 @@ static void round_late(void *context, size_t index, const struct lk__fan_out_par
 	if (red->number == round->number && ballot->vote.tried)
 		round_late_part(round, index);
 	else if (ballot->vote.tried)
-		note_answered(node, ballot->number, ballot_tells(ballot));
+		lk__red_note_answered(node, ballot->number, ballot_tells(ballot));
 	pthread_mutex_unlock(&round->call.entry->mutex);
 }
 
