@@ -33,6 +33,9 @@ static inline void lk__leave(int saved)
 	pthread_setcancelstate(saved, NULL);
 }
 
+/* Frees the names whose locks are counted apart. */
+void lk__declared_free(lk_client *client);
+
 /* A request that is being started. */
 struct lk__start {
 	lk_queue *queue;

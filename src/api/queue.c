@@ -197,66 +197,53 @@ static struct lk__completion *queue_pop(lk_queue *queue, size_t most, lk_client 
 	return taken;
 }
 
-/* A notice, or the end of the request for them. How many: none if another thread was faster. Takes
- * the reference of the client. */
-static int queue_take_notice(lk_queue *queue, lk_client *client, lk_completion *completion_out)
+/* Where a program wants completions, whose struct may have another size than ours. */
+struct room {
+	char *at;
+	size_t each, count, most;
+};
+
+static void room_put(struct room *room, const lk_completion *completion)
 {
-	struct lk__completion *ended = NULL;
-	int count = lk__notices_take(client, queue, completion_out, &ended);
-	if (ended) {
-		*completion_out = ended->value;
-		free(ended);
-		lk__client_unref(client);
-	}
-	lk__client_unref(client);
-	return count;
+	char *at = room->at + room->count++ * room->each;
+	lk__copy_sized(at, room->each, completion, sizeof(*completion));
 }
 
 /* Each round takes something, or another thread has. */
-static int queue_take_some(lk_queue *queue, lk_completion *completions_out, size_t most)
+static void queue_take_some(lk_queue *queue, struct room *room)
 {
-	size_t count = 0;
 	lk_client *notices_of;
 	do {
 		notices_of = NULL;
 		struct lk__completion *completion, *next;
-		struct lk__completion *some = queue_pop(queue, most - count, &notices_of);
+		struct lk__completion *some = queue_pop(queue, room->most - room->count,
+							&notices_of);
 		DL_FOREACH_SAFE(some, completion, next)
 		{
 			lk__async_taken(completion);
-			completions_out[count++] = completion->value;
+			room_put(room, &completion->value);
 			free(completion);
 		}
+		lk_completion notice;
+		if (notices_of && lk__notices_take(notices_of, queue, &notice))
+			room_put(room, &notice);
 		if (notices_of)
-			count += queue_take_notice(queue, notices_of, &completions_out[count]);
-	} while (notices_of && count < most);
-	return (int)count;
+			lk__client_unref(notices_of);
+	} while (notices_of && room->count < room->most);
 }
 
-/* Completions, at most so many; 0 at the end of the wait. */
-static int queue_take(lk_queue *queue, lk_completion *completions_out, size_t most,
-		      int64_t until_ns)
+/* Takes completions, or none at the end of the wait. */
+static void queue_take(lk_queue *queue, struct room *room, int64_t until_ns)
 {
 	for (;;) {
-		int count = queue_take_some(queue, completions_out, most);
+		queue_take_some(queue, room);
 		int64_t now_ns = lk__now_ns();
-		if (count > 0 || (until_ns != LK__NEVER && now_ns >= until_ns))
-			return count;
+		if (room->count > 0 || (until_ns != LK__NEVER && now_ns >= until_ns))
+			return;
 		struct pollfd fd = {.fd = queue->fd, .events = POLLIN};
 		lk__poll(&fd, 1,
 			 until_ns == LK__NEVER ? 60000 : lk__ms_until(now_ns, until_ns, 60000));
 	}
-}
-
-/* Into an array whose elements have another size than ours. */
-static int take_resized(lk_queue *queue, char *out, size_t size, size_t most, int64_t until_ns)
-{
-	lk_completion one;
-	size_t count = 0;
-	/* Only the first is waited for. */
-	while (count < most && queue_take(queue, &one, 1, count ? 0 : until_ns) == 1)
-		lk__copy_sized(out + count++ * size, size, &one, sizeof(one));
-	return (int)count;
 }
 
 int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, int64_t wait_ms,
@@ -275,17 +262,12 @@ int lk_queue_take(lk_queue *queue, lk_completion *completions_out, size_t most, 
 		rc = LK__CHECK(operation, error, {LK__WAIT, wait_ms});
 	if (rc < 0)
 		return rc;
-	int64_t until_ns = wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms);
-	size_t size = completions_out->struct_size;
+	struct room room = {
+		.at = (char *)completions_out, .each = completions_out->struct_size, .most = most};
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
-	rc = size == sizeof(lk_completion)
-		     ? queue_take(queue, completions_out, most, until_ns)
-		     : take_resized(queue, (char *)completions_out, size, most, until_ns);
+	queue_take(queue, &room, wait_ms < 0 ? LK__NEVER : lk__after_ms(lk__now_ns(), wait_ms));
 	pthread_setcancelstate(saved, NULL);
-	if (size == sizeof(lk_completion))
-		for (int i = 0; i < rc; i++)
-			completions_out[i].struct_size = size;
-	return rc;
+	return (int)room.count;
 }
 
 /* ---- the start of every asynchronous call: one table says what its request uses ---- */

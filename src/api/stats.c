@@ -23,14 +23,13 @@ static uint64_t get(const _Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-static void get_histogram(lk_histogram *histogram, const _Atomic uint64_t *buckets,
-			  const _Atomic uint64_t *sum_us)
+static void get_histogram(lk_histogram *histogram_out, const struct lk__histogram *histogram)
 {
 	for (int i = 0; i < LK_HISTOGRAM_SIZE; i++) {
-		histogram->bucket[i] = get(&buckets[i]);
-		histogram->count += histogram->bucket[i];
+		histogram_out->bucket[i] = get(&histogram->bucket[i]);
+		histogram_out->count += histogram_out->bucket[i];
 	}
-	histogram->sum_us = get(sum_us);
+	histogram_out->sum_us = get(&histogram->sum_us);
 }
 
 static void get_nodes(lk_stats *stats, lk_client *client)
@@ -71,10 +70,10 @@ static void stats_get_counters(const struct lk__counters *counters, lk_stats *st
 	};
 	for (int i = 0; i < LK_LOSS_CAUSES; i++)
 		stats_out->lost_by[i] = get(&counters->lost_by[i]);
-	get_histogram(&stats_out->wait_us, counters->wait_us, &counters->wait_sum_us);
-	get_histogram(&stats_out->hold_us, counters->hold_us, &counters->hold_sum_us);
-	get_histogram(&stats_out->renewal_us, counters->renewal_us, &counters->renewal_sum_us);
-	get_histogram(&stats_out->margin_us, counters->margin_us, &counters->margin_sum_us);
+	get_histogram(&stats_out->wait_us, &counters->wait);
+	get_histogram(&stats_out->hold_us, &counters->hold);
+	get_histogram(&stats_out->renewal_us, &counters->renewal);
+	get_histogram(&stats_out->margin_us, &counters->margin);
 }
 
 /* Fills all but `struct_size`. */
@@ -172,6 +171,28 @@ static struct lk__declareds *declareds_get(lk_client *client)
 	}
 	atomic_store(&client->declared, declared);
 	return declared;
+}
+
+/* Names that look the same as labels have one label, and are counted together: whether this is the
+ * first of them. */
+static bool declared_is_first(const struct lk__declareds *declared, size_t index)
+{
+	for (size_t i = 0; i < index; i++)
+		if (declared->of[i].counters == declared->of[index].counters)
+			return false;
+	return true;
+}
+
+void lk__declared_free(lk_client *client)
+{
+	struct lk__declareds *declared = atomic_load(&client->declared);
+	for (size_t i = declared ? atomic_load(&declared->count) : 0; i-- > 0;) {
+		if (declared_is_first(declared, i))
+			free(declared->of[i].counters);
+		free(declared->of[i].name);
+		free(declared->of[i].label);
+	}
+	free(declared);
 }
 
 static bool is_declared(const struct lk__declareds *declared, const void *name, size_t size)
@@ -428,7 +449,7 @@ static void put_names(struct text *text, const lk_stats_source *source, const st
 	const struct lk__declareds *declared = atomic_load(&source->client->declared);
 	size_t count = declared ? atomic_load(&declared->count) : 0;
 	for (size_t i = 0; i < count; i++) {
-		if (!lk__declared_is_first(declared, i))
+		if (!declared_is_first(declared, i))
 			continue;
 		const struct subject subject = {source->label, declared->of[i].label};
 		stats_get_counters(declared->of[i].counters, &stats);

@@ -57,8 +57,9 @@ static inline int lk__check_size(const char *operation, const void *out, size_t 
 /* Writes as much of our struct as the caller's has room for; what we do not know becomes zero. */
 static inline void lk__copy_sized(void *out, size_t size, const void *own, size_t own_size)
 {
-	memset(out, 0, size);
-	memcpy(out, own, size < own_size ? size : own_size);
+	size_t known = size < own_size ? size : own_size;
+	memcpy(out, own, known);
+	memset((char *)out + known, 0, size - known);
 	memcpy(out, &size, sizeof(size));
 }
 

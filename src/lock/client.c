@@ -41,32 +41,13 @@ void lk__client_wake_waiters(lk_client *client)
 	pthread_mutex_unlock(&client->mutex);
 }
 
-bool lk__declared_is_first(const struct lk__declareds *declared, size_t index)
-{
-	for (size_t i = 0; i < index; i++)
-		if (declared->of[i].counters == declared->of[index].counters)
-			return false;
-	return true;
-}
-
-void lk__declared_free(lk_client *client)
-{
-	struct lk__declareds *declared = atomic_load(&client->declared);
-	for (size_t i = declared ? atomic_load(&declared->count) : 0; i-- > 0;) {
-		if (lk__declared_is_first(declared, i))
-			free(declared->of[i].counters);
-		free(declared->of[i].name);
-		free(declared->of[i].label);
-	}
-	free(declared);
-}
-
-void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t duration_ns)
+void lk__count_us(struct lk__histogram *histogram, int64_t duration_ns)
 {
 	uint64_t us = (uint64_t)(duration_ns > 0 ? duration_ns / LK__US : 0);
 	int bucket = us < 2 ? 0 : 63 - __builtin_clzll(us);
-	lk__count(&buckets[bucket < LK_HISTOGRAM_SIZE ? bucket : LK_HISTOGRAM_SIZE - 1], 1);
-	lk__count(sum_us, us);
+	bucket = bucket < LK_HISTOGRAM_SIZE ? bucket : LK_HISTOGRAM_SIZE - 1;
+	lk__count(&histogram->bucket[bucket], 1);
+	lk__count(&histogram->sum_us, us);
 }
 
 /* ---- threads ---- */

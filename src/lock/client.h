@@ -104,15 +104,16 @@ struct lk__closing {
 	bool again;               /* an earlier one has had its time: a silence counts from now */
 };
 
+struct lk__histogram {
+	_Atomic uint64_t bucket[LK_HISTOGRAM_SIZE], sum_us;
+};
+
 struct lk__counters {
 	_Atomic uint64_t acquires, reentries, handovers, wire_grants, releases, busy, timeouts,
 		cancels, failures, lost, renewals, compensations, held, waiting, refusals,
 		contended, at_risk;
 	_Atomic uint64_t lost_by[LK_LOSS_CAUSES];
-	_Atomic uint64_t wait_us[LK_HISTOGRAM_SIZE], wait_sum_us;
-	_Atomic uint64_t hold_us[LK_HISTOGRAM_SIZE], hold_sum_us;
-	_Atomic uint64_t renewal_us[LK_HISTOGRAM_SIZE], renewal_sum_us;
-	_Atomic uint64_t margin_us[LK_HISTOGRAM_SIZE], margin_sum_us;
+	struct lk__histogram wait, hold, renewal, margin;
 };
 
 /* A name, or with `is_prefix` all names that begin so, whose locks are counted apart. */
@@ -261,14 +262,8 @@ static inline void lk__count(_Atomic uint64_t *counter, uint64_t by)
 	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
-/* Names that look the same as labels have one label, and are counted together: whether this is the
- * first of them. */
-bool lk__declared_is_first(const struct lk__declareds *declared, size_t index);
-
-void lk__declared_free(lk_client *client);
-
 /* Adds a duration to a histogram. */
-void lk__count_us(_Atomic uint64_t *buckets, _Atomic uint64_t *sum_us, int64_t duration_ns);
+void lk__count_us(struct lk__histogram *histogram, int64_t duration_ns);
 
 /* ---- the key that says who the client is ---- */
 

@@ -368,15 +368,15 @@ static inline size_t lk__entry_name_size(const struct lk__entry *entry)
 			lk__count(&of_name_->counter, by);                                         \
 	} while (0)
 
-/* Counts a duration: `what` has the members what_us and what_sum_us. */
+/* Counts a duration in that histogram. */
 #define lk__entry_count_us(entry, what, duration_ns)                                               \
 	do {                                                                                       \
 		struct lk__counters *of_name_ = (entry)->counters;                                 \
 		struct lk__counters *of_all_ = &(entry)->client->counters;                         \
 		int64_t took_ns_ = duration_ns;                                                    \
-		lk__count_us(of_all_->what##_us, &of_all_->what##_sum_us, took_ns_);               \
+		lk__count_us(&of_all_->what, took_ns_);                                            \
 		if (__builtin_expect(of_name_ != NULL, 0))                                         \
-			lk__count_us(of_name_->what##_us, &of_name_->what##_sum_us, took_ns_);     \
+			lk__count_us(&of_name_->what, took_ns_);                                   \
 	} while (0)
 
 void lk__entry_ref(struct lk__entry *entry);

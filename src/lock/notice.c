@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -394,14 +395,6 @@ static int notices_pop(lk_client *client, lk_event *event_out)
 	return 1;
 }
 
-static int notices_next(lk_client *client, lk_event *event_out)
-{
-	pthread_mutex_lock(&client->notices.mutex);
-	int found = notices_pop(client, event_out);
-	pthread_mutex_unlock(&client->notices.mutex);
-	return found;
-}
-
 /* ---- through a completion queue ---- */
 
 void lk__notices_ring(lk_client *client)
@@ -490,25 +483,30 @@ static bool notices_end(lk_client *client, struct lk__completion *request)
 	return true;
 }
 
-int lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out,
-		     struct lk__completion **ended_out)
+bool lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out)
 {
 	struct lk__notices *notices = &client->notices;
+	struct lk__completion *ended = NULL;
 	lk_event event;
-	int count = 0;
+	bool any = false;
 	pthread_mutex_lock(&notices->mutex);
 	struct lk__completion *request = notices->request;
 	if (!request || request->queue != queue) {
 		/* another thread took the end */
 	} else if (notices_end(client, request)) {
-		*ended_out = request;
-		count = 1;
+		*completion_out = request->value;
+		ended = request;
+		any = true;
 	} else if (notices_pop(client, &event)) {
 		notice_complete(request, &event, completion_out);
-		count = 1;
+		any = true;
 	}
 	pthread_mutex_unlock(&notices->mutex);
-	return count;
+	if (ended) {
+		free(ended);
+		lk__client_unref(client); /* the caller has another */
+	}
+	return any;
 }
 
 /* ---- by waiting ---- */
@@ -527,7 +525,10 @@ static int notices_wait(lk_client *client, lk_event *event_out, int64_t until_ns
 			lk_error *error)
 {
 	for (;;) {
-		if (notices_next(client, event_out))
+		pthread_mutex_lock(&client->notices.mutex);
+		int found = notices_pop(client, event_out);
+		pthread_mutex_unlock(&client->notices.mutex);
+		if (found)
 			return 1;
 		if (atomic_load(&client->state) != LK__CLIENT_OPEN)
 			return lk__fail(error, LK_ECLOSED, "lk_event_wait: the client is closed");
@@ -569,19 +570,4 @@ int lk_event_fd(lk_client *client, lk_error *error)
 	if (lk__client_forked(client))
 		return lk__fail(error, LK_EFORKED, "lk_event_fd: %s", lk_error_text(LK_EFORKED));
 	return client->notices.fd;
-}
-
-/* ---- lost permits ---- */
-
-struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_out)
-{
-	pthread_mutex_lock(&client->mutex);
-	const struct lk__hold *hold = client->lost;
-	bool due = hold && (lk__hold_extra(hold)->no_loss || client->lost_count > LK__LOST_MAX);
-	struct lk__entry *entry = due ? hold->entry : NULL;
-	if (entry)
-		lk__entry_ref(entry); /* the hold has one, until it is out of the list */
-	pthread_mutex_unlock(&client->mutex);
-	*hold_out = hold;
-	return entry;
 }

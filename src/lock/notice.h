@@ -72,22 +72,8 @@ int lk__notices_cancel(struct lk__completion *request);
 /* The loop's, or the end's: calls the callback that was left to it. No mutex may be held. */
 void lk__notices_ring(lk_client *client);
 
-/* The next notice for that queue: 1, or 0 without. With `ended_out` set, it is the end of the
- * request instead, which is the caller's now. */
-int lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out,
-		     struct lk__completion **ended_out);
-
-/* ---- lost permits ---- */
-
-/*
- * Lost permits. Their owners have to learn of the loss, but often nobody asks for a permit again:
- * another process gives it back, or it ends with its lease. So a client remembers the last
- * LK__LOST_MAX losses, and none of the permits whose end is not a loss.
- */
-
-#define LK__LOST_MAX 1000 /* as <lockkeeper/permit_semaphore.h> says */
-
-/* The next that is to be freed, and its entry with a reference; NULL when there is none. */
-struct lk__entry *lk__lost_due(lk_client *client, const struct lk__hold **hold_out);
+/* The next notice for that queue, or the end of the request; false: there is none. The caller has a
+ * reference of the client. */
+bool lk__notices_take(lk_client *client, const lk_queue *queue, lk_completion *completion_out);
 
 #endif

@@ -341,13 +341,28 @@ static struct lk__entry *watch_pop(lk_client *client, int64_t now_ns)
 	return entry;
 }
 
+/* The next lost permit that is to be forgotten, and its entry with a reference; NULL when there is
+ * none. */
+static struct lk__entry *lost_due(lk_client *client, const struct lk__hold **hold_out)
+{
+	pthread_mutex_lock(&client->mutex);
+	const struct lk__hold *hold = client->lost;
+	bool due = hold && (lk__hold_extra(hold)->no_loss || client->lost_count > LK__LOST_MAX);
+	struct lk__entry *entry = due ? hold->entry : NULL;
+	if (entry)
+		lk__entry_ref(entry); /* the hold has one, until it is out of the list */
+	pthread_mutex_unlock(&client->mutex);
+	*hold_out = hold;
+	return entry;
+}
+
 /* Frees lost permits that are too many. */
 static void watch_forget_lost(lk_client *client)
 {
 	const struct lk__hold *due;
 	struct lk__hold *hold, *next;
 	struct lk__entry *entry;
-	while ((entry = lk__lost_due(client, &due))) {
+	while ((entry = lost_due(client, &due))) {
 		pthread_mutex_lock(&entry->mutex);
 		LL_FOREACH_SAFE(entry->lost, hold, next)
 		{

@@ -39,11 +39,11 @@ static void test_a_sum_has_all_its_digits(void **state)
 	(void)state;
 	lk_client *client = client_made();
 	struct lk__counters *counters = &client->counters;
-	lk__count_us(counters->wait_us, &counters->wait_sum_us, INT64_MAX);
+	lk__count_us(&counters->wait, INT64_MAX);
 	has(client, "\nlockkeeper_wait_seconds_sum 9223372036.854775\n");
 	has(client, "\nlockkeeper_wait_seconds_bucket{le=\"4294.967296\"} 0\n");
 	has(client, "\nlockkeeper_wait_seconds_bucket{le=\"+Inf\"} 1\n");
-	counters->wait_sum_us = UINT64_MAX;
+	counters->wait.sum_us = UINT64_MAX;
 	has(client, "\nlockkeeper_wait_seconds_sum 18446744073709.551615\n");
 	lk_client_free(client);
 }
@@ -55,8 +55,8 @@ static void test_a_sum_that_is_full_begins_anew(void **state)
 	(void)state;
 	lk_client *client = client_made();
 	struct lk__counters *counters = &client->counters;
-	counters->hold_sum_us = UINT64_MAX;
-	lk__count_us(counters->hold_us, &counters->hold_sum_us, 3001000);
+	counters->hold.sum_us = UINT64_MAX;
+	lk__count_us(&counters->hold, 3001000);
 	has(client, "\nlockkeeper_hold_seconds_sum 0.003000\n");
 	has(client, "\nlockkeeper_hold_seconds_count 1\n");
 	lk_client_free(client);
@@ -67,7 +67,7 @@ static void test_a_duration_below_zero_is_none(void **state)
 	(void)state;
 	lk_client *client = client_made();
 	struct lk__counters *counters = &client->counters;
-	lk__count_us(counters->margin_us, &counters->margin_sum_us, -INT64_C(5000000000));
+	lk__count_us(&counters->margin, -INT64_C(5000000000));
 	has(client, "\nlockkeeper_renewal_margin_seconds_sum 0.000000\n");
 	has(client, "\nlockkeeper_renewal_margin_seconds_bucket{le=\"4e-06\"} 1\n");
 	lk_client_free(client);
