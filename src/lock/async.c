@@ -145,7 +145,7 @@ static void async_permits_acquired(struct lk__completion *completion)
  */
 
 struct lk__async_multi {
-	struct lk__multi_call call;
+	struct lk__op *call;
 	struct lk__guest guest[LK__MULTI_MAX]; /* in each other client, by its first part */
 };
 
@@ -166,9 +166,11 @@ static int async_multi_new(struct lk__async *async)
 						     : 0;
 	completion->multi = multi_taken_new(locks);
 	async->multi = calloc(1, sizeof(*async->multi));
-	if (async->multi && completion->multi &&
-	    lk__multi_call_init(&async->multi->call, way, &completion->multi->multi, &want, time_ms,
-				&async->thread, &completion->value.error) == 0)
+	if (async->multi && completion->multi)
+		async->multi->call =
+			lk__multi_call_new(way, &completion->multi->multi, &want, time_ms,
+					   &async->thread, &completion->value.error);
+	if (async->multi && async->multi->call)
 		return 0;
 	async_multi_free(async);
 	multi_taken_free(completion->multi);
@@ -228,7 +230,7 @@ static void async_multi_free(struct lk__async *async)
 		return;
 	for (size_t i = 1; i < LK__MULTI_MAX; i++)
 		guest_leave(&multi->guest[i]);
-	lk__multi_call_free(&multi->call);
+	free(multi->call);
 	free(multi);
 	async->multi = NULL;
 }
@@ -236,7 +238,7 @@ static void async_multi_free(struct lk__async *async)
 static struct lk__op *async_multi_op(struct lk__async *async)
 {
 	guests_enter(async);
-	return &async->multi->call.op;
+	return async->multi->call;
 }
 
 /* All are its owner's. */

@@ -14,6 +14,7 @@
 #ifndef LK__LOCK_ASYNC_H
 #define LK__LOCK_ASYNC_H
 
+#include "lock/acquire.h"
 #include "lock/adopt.h"
 #include "lock/completion_queue.h"
 #include "lock/extend.h"

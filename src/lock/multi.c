@@ -28,11 +28,6 @@ int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error)
 
 /* ---- what is held ---- */
 
-struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct lk__owner *owner)
-{
-	return owner->name ? *owner : (struct lk__owner){.serial = thread->serial};
-}
-
 int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *owner,
 		      struct lk__multi_hold *hold_out)
 {
@@ -44,7 +39,9 @@ int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *own
 							      : lk__client_thread(entry->client);
 		if (!thread && !owner->name)
 			return LK_ENOMEM;
-		struct lk__owner own = lk__multi_owner(thread, owner);
+		struct lk__owner own = *owner;
+		if (thread)
+			own.serial = thread->serial;
 		pthread_mutex_lock(&entry->mutex);
 		const struct lk__hold *part = lk__entry_hold_of(entry, &own);
 		int64_t deadline_ns = part ? lk__hold_deadline(part) : 0;

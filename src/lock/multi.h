@@ -11,12 +11,8 @@
 #ifndef LK__LOCK_MULTI_H
 #define LK__LOCK_MULTI_H
 
-#include "lock/acquire.h"
-#include "lock/extend.h"
-#include "lock/fan_out.h"
-#include "lock/release.h"
-#include "sync/multi/attempt.h"
-#include "sync/multi/multi.h"
+#include "lock/hold.h"
+#include "lock/operation.h"
 
 #define LK__MULTI_MAX 64
 
@@ -46,9 +42,6 @@ void lk__multi_let_go(const struct lk__multi *multi);
 /* Starts the loops of all its clients. 0 or a code. */
 int lk__multi_start_loops(const struct lk__multi *multi, lk_error *error);
 
-/* The owner as each client knows it. */
-struct lk__owner lk__multi_owner(const struct lk__thread *thread, const struct lk__owner *owner);
-
 /* 0, LK_ELOST (a part was lost; `hold` is filled), LK_ENOTOWNER, LK_ENOMEM. A memory read. */
 int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *owner,
 		      struct lk__multi_hold *hold);
@@ -57,27 +50,13 @@ int lk__multi_hold_of(const struct lk__multi *multi, const struct lk__owner *own
 
 enum lk__multi_way { LK__MULTI_ACQUIRE, LK__MULTI_RELEASE, LK__MULTI_EXTEND };
 
-struct lk__multi_call {
-	struct lk__op op;
-	enum lk__multi_way way;
-	struct lk__multi_ask *ask;
-	int64_t time_ms; /* a lease that is extended; or a release keeps the parts so long */
-	bool begun;
-	/* Of an acquire: */
-	struct lk__multi_attempt attempt;
-	struct lk__multi_effects effects; /* `part`: whose client connects, or that is awaited */
-	size_t connects_from;             /* the next part whose client may have to connect */
-	struct lk__acquire part;          /* the part that is waited for alone, */
-	struct lk__want want;             /* what is asked of it, */
-	_Atomic bool stop;                /* and that it is to end */
-};
-
-/* Begins one. `thread`: of an asynchronous call; NULL: the calling thread. `want` of release and
- * extend: its owner alone. `multi` and `error`, which may be NULL for these, live on. LK_ENOMEM. */
-int lk__multi_call_init(struct lk__multi_call *call, enum lk__multi_way way,
-			const struct lk__multi *multi, const struct lk__want *want, int64_t time_ms,
-			struct lk__thread *thread, lk_error *error);
-void lk__multi_call_free(struct lk__multi_call *call);
+/* Makes one of 32 KB, too many for the stacks of small threads, which free() frees. `thread`: of an
+ * asynchronous call; NULL: the calling thread's, in each client. `want` of release and extend: its
+ * owner alone. `time_ms`: a lease that is extended; or a release keeps the parts so long. `multi`
+ * and `error`, which may be NULL for these, live on. NULL when out of memory. */
+struct lk__op *lk__multi_call_new(enum lk__multi_way way, const struct lk__multi *multi,
+				  const struct lk__want *want, int64_t time_ms,
+				  struct lk__thread *thread, lk_error *error);
 
 /* The whole of one, in the calling thread. An owner without a name stands for that thread. */
 int lk__multi_run(enum lk__multi_way way, const struct lk__multi *multi,

@@ -11,8 +11,14 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "lock/acquire.h"
 #include "lock/compensation.h"
+#include "lock/extend.h"
+#include "lock/fan_out.h"
 #include "lock/loop.h"
+#include "lock/release.h"
+#include "sync/multi/attempt.h"
+#include "sync/multi/multi.h"
 #include "sync/script.h"
 #include "sync/trace.h"
 
@@ -34,6 +40,8 @@ struct part_group {
 	int64_t lease_ms, until_ns;
 };
 
+struct lk__multi_ask;
+
 /* One command for each of several connections. `read` is called for each, as the answers come, with
  * its request, done, or NULL where none came in time; what was not sent by then is done, with
  * LK_EUNREACHABLE, and not sent any more; what lacks replicas or disks by then, with
@@ -48,6 +56,10 @@ struct asks {
 };
 
 struct lk__multi_ask {
+	struct lk__op op;
+	enum lk__multi_way way;
+	int64_t time_ms; /* a lease that is extended; or a release keeps the parts so long */
+	bool begun;
 	const struct lk__multi *multi;
 	struct lk__want want;
 	struct lk__thread *threads[LK__MULTI_MAX]; /* the caller's, in each part's client */
@@ -59,6 +71,14 @@ struct lk__multi_ask {
 	bool unknown; /* in some round parts may have been granted, for all we know */
 	bool late;    /* one came late, and has taught us the server's time */
 	lk_error *error;
+
+	/* Of an acquire: */
+	struct lk__multi_attempt attempt;
+	struct lk__multi_effects effects; /* `part`: whose client connects, or that is awaited */
+	size_t connects_from;             /* the next part whose client may have to connect */
+	struct lk__acquire alone;         /* of the part that is waited for alone, */
+	struct lk__want alone_want;       /* what is asked of it, */
+	_Atomic bool stop;                /* and that it is to end */
 
 	/* Of one try, release or extension. */
 	struct asks asks;
@@ -131,33 +151,17 @@ static void ask_clear(struct lk__multi_ask *ask)
 	ask->result = 0;
 }
 
-/* Makes one, which is 32 KB, too many for the stacks of small threads. `thread`: of an asynchronous
- * call; NULL: the calling thread's, in each client. `error` is kept. NULL when out of memory. */
-static struct lk__multi_ask *ask_new(const struct lk__multi *multi, const struct lk__want *want,
-				     struct lk__thread *thread, lk_error *error)
+/* The owner as each client knows it. */
+static struct lk__owner part_owner(const struct lk__multi_ask *ask, size_t part)
 {
-	struct lk__multi_ask *ask = calloc(1, sizeof(*ask));
-	bool found = ask != NULL;
-	for (size_t i = 0; found && i < multi->count; i++) {
-		ask->threads[i] = thread ? thread : lk__client_thread(multi->part[i]->client);
-		found = ask->threads[i] != NULL;
-	}
-	if (!found) {
-		free(ask);
-		return NULL;
-	}
-	ask->multi = multi;
-	ask->want = *want;
-	ask->busy = multi->count;
-	ask->until_ns = LK__NEVER;
-	ask->error = error;
-	return ask;
+	return ask->want.owner.name ? ask->want.owner
+				    : (struct lk__owner){.serial = ask->threads[part]->serial};
 }
 
 static struct lk__want part_want(const struct lk__multi_ask *ask, size_t part)
 {
 	struct lk__want want = ask->want;
-	want.owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	want.owner = part_owner(ask, part);
 	return want;
 }
 
@@ -641,7 +645,7 @@ static int part_give_back(struct lk__multi_ask *ask, size_t part)
 {
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__release *release = &ask->release[part];
-	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	struct lk__owner owner = part_owner(ask, part);
 	int rc = lk__release_count(entry, &owner, &ask->why);
 	if (rc < 1)
 		return rc;
@@ -734,7 +738,7 @@ static int part_extended(struct lk__multi_ask *ask, size_t part, const struct lk
 {
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__extension *extension = &ask->extension[part];
-	struct lk__owner owner = lk__multi_owner(ask->threads[part], &ask->want.owner);
+	struct lk__owner owner = part_owner(ask, part);
 	if (!request)
 		return lk__fail(&ask->why, LK_EMAYBEHELD,
 				"extend \"%.100s\": no answer within the limit", entry->name);
@@ -762,7 +766,7 @@ static int ask_extend(struct lk__multi_ask *ask, int64_t lease_ms)
 	ask->asks.read = parts_extended;
 	ask->asks_until_ns = LK__NEVER; /* the first end of a part is that of all */
 	for (size_t i = 0; i < ask->multi->count && rc == 0; i++) {
-		struct lk__owner owner = lk__multi_owner(ask->threads[i], &ask->want.owner);
+		struct lk__owner owner = part_owner(ask, i);
 		rc = lk__extend_begin(part_of(ask, i), &owner, lease_ms, &ask->extension[i],
 				      ask->error);
 	}
@@ -808,17 +812,17 @@ static struct lk__multi_event ask_event(const struct lk__multi_ask *ask,
 					.compensating = ask_compensating(ask)};
 }
 
-static struct lk__entry *acquire_part(const struct lk__multi_call *call)
+static struct lk__entry *acquire_part(const struct lk__multi_ask *ask)
 {
-	return part_of(call->ask, call->effects.part);
+	return part_of(ask, ask->effects.part);
 }
 
 /* From here on the operation is woken at the caller's place in that part's client. */
-static void call_moves(struct lk__multi_call *call, size_t part, lk_cancel *cancel)
+static void call_moves(struct lk__multi_ask *ask, size_t part, lk_cancel *cancel)
 {
-	call->op.thread = call->ask->threads[part];
-	call->op.cancel = cancel;
-	lk__cancel_move(cancel, call->op.thread);
+	ask->op.thread = ask->threads[part];
+	ask->op.cancel = cancel;
+	lk__cancel_move(cancel, ask->op.thread);
 }
 
 /* Below: true with the event, false while it is to be waited for. */
@@ -826,10 +830,10 @@ static void call_moves(struct lk__multi_call *call, size_t part, lk_cancel *canc
 /* ---- a part that is waited for alone ---- */
 
 /* Meanwhile that part's client reads for an asynchronous call. */
-static void await_listens(const struct lk__multi_call *call, bool listens)
+static void await_listens(const struct lk__multi_ask *ask, bool listens)
 {
-	_Atomic size_t *listeners = &acquire_part(call)->client->asyncs.listeners;
-	if (!call->op.thread->on_wake)
+	_Atomic size_t *listeners = &acquire_part(ask)->client->asyncs.listeners;
+	if (!ask->op.thread->on_wake)
 		return;
 	if (listens)
 		atomic_fetch_add(listeners, 1);
@@ -837,16 +841,15 @@ static void await_listens(const struct lk__multi_call *call, bool listens)
 		atomic_fetch_sub(listeners, 1);
 }
 
-static void await_begin(struct lk__multi_call *call)
+static void await_begin(struct lk__multi_ask *ask)
 {
-	struct lk__multi_ask *ask = call->ask;
-	size_t part = call->effects.part;
-	call->want = await_want(ask, part);
-	call->want.stop = &call->stop;
-	atomic_store(&call->stop, false);
-	lk__acquire_init(&call->part, acquire_part(call), ask->threads[part], &call->want,
+	size_t part = ask->effects.part;
+	ask->alone_want = await_want(ask, part);
+	ask->alone_want.stop = &ask->stop;
+	atomic_store(&ask->stop, false);
+	lk__acquire_init(&ask->alone, acquire_part(ask), ask->threads[part], &ask->alone_want,
 			 ask->error);
-	await_listens(call, true);
+	await_listens(ask, true);
 }
 
 /* Tells whether anything of it may still be held that nobody wants. */
@@ -861,28 +864,27 @@ static bool entry_is_out(struct lk__entry *entry)
 
 /* The end of any client of the lock ends the wait. What is queued on a connection of another client
  * than the loop's leaves now: that client's loop may be asleep. */
-static bool await_look(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool await_look(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	struct lk__multi_ask *ask = call->ask;
-	struct lk__entry *entry = acquire_part(call);
+	struct lk__entry *entry = acquire_part(ask);
 	int over = ask_over(ask);
 	if (lk__ends_wait(over))
-		atomic_store(&call->stop, true);
-	int rc = call->part.op.step(&call->part.op);
-	if (call->op.thread->on_wake && entry->client != ask->multi->part[0]->client) {
+		atomic_store(&ask->stop, true);
+	int rc = ask->alone.op.step(&ask->alone.op);
+	if (ask->op.thread->on_wake && entry->client != ask->multi->part[0]->client) {
 		lk__conn_send_queued(lk__entry_scripts(entry));
 		lk__loop_attend(entry->client);
 	}
 	if (rc == LK__OP_WAITS) {
-		lk__op_wait_other(&call->op, &call->part.op);
+		lk__op_wait_other(&ask->op, &ask->alone.op);
 		return false;
 	}
-	await_listens(call, false);
+	await_listens(ask, false);
 	if (rc == LK_ECANCELLED && (over == LK_ECLOSED || over == LK_EDRAINING)) {
 		rc = entry_is_out(entry) ? LK_EMAYBEHELD : over;
 		lk__fail(ask->error, rc, "acquire \"%.100s\": %s", entry->name, lk_error_text(rc));
 	}
-	ask->taken[call->effects.part] = rc == 0;
+	ask->taken[ask->effects.part] = rc == 0;
 	*event = ask_event(ask, LK__MULTI_AWAITED, rc);
 	return true;
 }
@@ -925,32 +927,31 @@ static int ask_connected(struct lk__multi_ask *ask, size_t part, int rc, const l
 	return lk_error_is_fatal(why->code) && !comes ? why->code : 0;
 }
 
-static bool connect_begin(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool connect_begin(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	struct lk__multi_ask *ask = call->ask;
-	size_t part = ask_connects(ask, call->connects_from);
-	call->effects.part = part;
-	call->connects_from = part + 1;
+	size_t part = ask_connects(ask, ask->connects_from);
+	ask->effects.part = part;
+	ask->connects_from = part + 1;
 	*event = ask_event(ask, LK__MULTI_READY, 0);
 	if (part == ask->multi->count)
 		return true;
 	int64_t limit_ms = part_of(ask, part)->client->config->connect_timeout_ms;
 	int64_t until_ns = lk__after_ms(ask->connects_since_ns, limit_ms);
-	call_moves(call, part, ask->want.cancel);
+	call_moves(ask, part, ask->want.cancel);
 	event->type = LK__MULTI_CONNECTED; /* if it is up */
-	return !lk__op_connect(&call->op, lk__entry_scripts(part_of(ask, part)), true,
+	return !lk__op_connect(&ask->op, lk__entry_scripts(part_of(ask, part)), true,
 			       lk__earlier(ask->until_ns, until_ns));
 }
 
-static bool connect_look(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool connect_look(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-	int over = ask_over(call->ask);
-	int rc = lk__op_connect_look(&call->op, over == LK_ETIMEDOUT ? 0 : over, &why);
+	int over = ask_over(ask);
+	int rc = lk__op_connect_look(&ask->op, over == LK_ETIMEDOUT ? 0 : over, &why);
 	if (rc == LK__OP_WAITS)
 		return false;
-	rc = ask_connected(call->ask, call->effects.part, rc, &why);
-	*event = ask_event(call->ask, LK__MULTI_CONNECTED, rc);
+	rc = ask_connected(ask, ask->effects.part, rc, &why);
+	*event = ask_event(ask, LK__MULTI_CONNECTED, rc);
 	return true;
 }
 
@@ -971,97 +972,95 @@ static void ask_tried(struct lk__multi_ask *ask, int code, struct lk__multi_even
 	event->stands = event->code == 0 && !ask_is_busy(ask) && ask_stands(ask);
 }
 
-static bool try_begin(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool try_begin(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	struct lk__multi_ask *ask = call->ask;
 	int rc = ask_reserve(ask);
 	if (rc < 0 || ask->asks.count == 0) {
 		ask_tried(ask, rc, event);
 		return true;
 	}
-	call_moves(call, ask->part[0], ask->want.cancel);
-	asks_begin(ask, &call->op);
+	call_moves(ask, ask->part[0], ask->want.cancel);
+	asks_begin(ask, &ask->op);
 	return false;
 }
 
-static bool try_look(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool try_look(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	if (!asks_look(call->ask, &call->op, ask_over(call->ask) != 0))
+	if (!asks_look(ask, &ask->op, ask_over(ask) != 0))
 		return false;
-	ask_tried(call->ask, 0, event);
+	ask_tried(ask, 0, event);
 	return true;
 }
 
-static bool give_back_look(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool give_back_look(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	bool over = asks_look(call->ask, &call->op, false);
-	*event = ask_event(call->ask, LK__MULTI_GIVEN_BACK, 0);
+	bool over = asks_look(ask, &ask->op, false);
+	*event = ask_event(ask, LK__MULTI_GIVEN_BACK, 0);
 	return over;
 }
 
-static void give_back_begin(struct lk__multi_call *call)
+static void give_back_begin(struct lk__multi_ask *ask)
 {
-	struct lk__multi_ask *ask = call->ask;
 	ask_leave(ask);
 	ask_give_back(ask);
-	ask->asks_until_ns = lk__earlier(call->effects.until_ns, ask->asks_until_ns);
-	call_moves(call, ask->asked ? ask->part[0] : 0, NULL);
-	asks_begin(ask, &call->op);
+	ask->asks_until_ns = lk__earlier(ask->effects.until_ns, ask->asks_until_ns);
+	call_moves(ask, ask->asked ? ask->part[0] : 0, NULL);
+	asks_begin(ask, &ask->op);
 }
 
-static void pause_begin(struct lk__multi_call *call)
+static void pause_begin(struct lk__multi_ask *ask)
 {
 	uint32_t random = 0;
-	int64_t now_ns = lk__now_ns(), most_ns = call->effects.until_ns - now_ns;
+	int64_t now_ns = lk__now_ns(), most_ns = ask->effects.until_ns - now_ns;
 	lk__random_bytes(&random, sizeof(random));
-	call->op.thread = call->ask->threads[0];
-	lk__op_wait(&call->op, most_ns > 0 ? now_ns + (int64_t)random % most_ns : now_ns);
+	ask->op.thread = ask->threads[0];
+	lk__op_wait(&ask->op, most_ns > 0 ? now_ns + (int64_t)random % most_ns : now_ns);
 }
 
-static bool pause_look(const struct lk__multi_call *call, struct lk__multi_event *event)
+static bool pause_look(const struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	*event = ask_event(call->ask, LK__MULTI_TIMER, 0);
-	return ask_over(call->ask) || lk__now_ns() >= call->op.until_ns;
+	*event = ask_event(ask, LK__MULTI_TIMER, 0);
+	return ask_over(ask) || lk__now_ns() >= ask->op.until_ns;
 }
 
-static bool action_begin(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool action_begin(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	switch (call->effects.action) {
+	switch (ask->effects.action) {
 	case LK__MULTI_DO_LOOK:
-		call->connects_from = 0;
-		int rc = ask_look(call->ask);
-		*event = ask_event(call->ask, LK__MULTI_LOOKED, rc);
+		ask->connects_from = 0;
+		int rc = ask_look(ask);
+		*event = ask_event(ask, LK__MULTI_LOOKED, rc);
 		return true;
 	case LK__MULTI_DO_CONNECT:
-		return connect_begin(call, event);
+		return connect_begin(ask, event);
 	case LK__MULTI_DO_TRY:
-		return try_begin(call, event);
+		return try_begin(ask, event);
 	case LK__MULTI_DO_GIVE_BACK:
-		give_back_begin(call);
+		give_back_begin(ask);
 		return false;
 	case LK__MULTI_DO_PAUSE:
-		pause_begin(call);
+		pause_begin(ask);
 		return false;
 	default:
-		assert(call->effects.action == LK__MULTI_DO_AWAIT);
-		await_begin(call);
+		assert(ask->effects.action == LK__MULTI_DO_AWAIT);
+		await_begin(ask);
 		return false;
 	}
 }
 
-static bool action_look(struct lk__multi_call *call, struct lk__multi_event *event)
+static bool action_look(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	switch (call->effects.action) {
+	switch (ask->effects.action) {
 	case LK__MULTI_DO_CONNECT:
-		return connect_look(call, event);
+		return connect_look(ask, event);
 	case LK__MULTI_DO_TRY:
-		return try_look(call, event);
+		return try_look(ask, event);
 	case LK__MULTI_DO_GIVE_BACK:
-		return give_back_look(call, event);
+		return give_back_look(ask, event);
 	case LK__MULTI_DO_PAUSE:
-		return pause_look(call, event);
+		return pause_look(ask, event);
 	default:
-		return await_look(call, event);
+		return await_look(ask, event);
 	}
 }
 
@@ -1080,100 +1079,104 @@ static int64_t once_limit_ms(const struct lk__multi *multi)
 	return most_ms;
 }
 
-static void acquire_begin(struct lk__multi_call *call, struct lk__multi_event *event)
+static void acquire_begin(struct lk__multi_ask *ask, struct lk__multi_event *event)
 {
-	struct lk__multi_ask *ask = call->ask;
 	const struct lk_config *config = part_of(ask, 0)->client->config;
 	int64_t wait_ms = ask->want.wait_ms;
 	if (wait_ms >= 0)
 		ask->until_ns = lk__after_ms(lk__now_ns(),
 					     wait_ms ? wait_ms : once_limit_ms(ask->multi));
-	call->attempt = (struct lk__multi_attempt){.count = ask->multi->count,
-						   .once = wait_ms == 0,
-						   .until_ns = ask->until_ns,
-						   .command_ns = config->command_timeout_ms *
-								 LK__MS};
+	ask->attempt = (struct lk__multi_attempt){.count = ask->multi->count,
+						  .once = wait_ms == 0,
+						  .until_ns = ask->until_ns,
+						  .command_ns = config->command_timeout_ms *
+								LK__MS};
 	ask->error->code = 0;
 	*event = ask_event(ask, LK__MULTI_STARTED, 0);
 }
 
 /* With the reason that is there already, if it is that of the code. */
-static int acquire_fail(const struct lk__multi_call *call)
+static int acquire_fail(const struct lk__multi_ask *ask)
 {
-	const struct lk__multi_ask *ask = call->ask;
-	int code = call->effects.code;
+	int code = ask->effects.code;
 	assert(code < 0);
 	if (ask->error->code == code)
 		return code;
 	return lk__fail(ask->error, code, "acquire %zu locks, \"%.100s\": %s", ask->multi->count,
-			acquire_part(call)->name, lk_error_text(code));
+			acquire_part(ask)->name, lk_error_text(code));
 }
 
-static int acquire_step(struct lk__multi_call *call)
+static int acquire_step(struct lk__multi_ask *ask)
 {
-	const struct lk__entry *first = part_of(call->ask, 0);
+	const struct lk__entry *first = part_of(ask, 0);
 	struct lk__multi_event event;
-	bool over = !call->begun || action_look(call, &event);
-	if (!call->begun)
-		acquire_begin(call, &event);
-	call->begun = true;
+	bool over = !ask->begun || action_look(ask, &event);
+	if (!ask->begun)
+		acquire_begin(ask, &event);
+	ask->begun = true;
 	while (over) {
-		call->effects = lk__multi_step(&call->attempt, &event, lk__now_ns());
-		lk__trace_multi(&first->client->log, first->name, &event, &call->effects);
-		if (call->effects.action == LK__MULTI_DO_GRANT)
+		ask->effects = lk__multi_step(&ask->attempt, &event, lk__now_ns());
+		lk__trace_multi(&first->client->log, first->name, &event, &ask->effects);
+		if (ask->effects.action == LK__MULTI_DO_GRANT)
 			return 0;
-		if (call->effects.action == LK__MULTI_DO_FAIL)
-			return acquire_fail(call);
-		over = action_begin(call, &event) || action_look(call, &event);
+		if (ask->effects.action == LK__MULTI_DO_FAIL)
+			return acquire_fail(ask);
+		over = action_begin(ask, &event) || action_look(ask, &event);
 	}
 	return LK__OP_WAITS;
 }
 
 /* ---- release, extend ---- */
 
-static int asks_step(struct lk__multi_call *call)
+static int asks_step(struct lk__multi_ask *ask)
 {
-	struct lk__multi_ask *ask = call->ask;
 	int rc = 0;
-	if (!call->begun) {
-		if (call->way == LK__MULTI_RELEASE)
-			ask_release(ask, call->time_ms);
+	if (!ask->begun) {
+		if (ask->way == LK__MULTI_RELEASE)
+			ask_release(ask, ask->time_ms);
 		else
-			rc = ask_extend(ask, call->time_ms);
+			rc = ask_extend(ask, ask->time_ms);
 		if (rc < 0)
 			return rc;
-		call_moves(call, ask->asked ? ask->part[0] : 0, NULL);
-		asks_begin(ask, &call->op);
+		call_moves(ask, ask->asked ? ask->part[0] : 0, NULL);
+		asks_begin(ask, &ask->op);
 	}
-	call->begun = true;
-	return asks_look(ask, &call->op, false) ? ask->result : LK__OP_WAITS;
+	ask->begun = true;
+	return asks_look(ask, &ask->op, false) ? ask->result : LK__OP_WAITS;
 }
 
 /* ---- from its begin to its end ---- */
 
 static int multi_step(struct lk__op *op)
 {
-	struct lk__multi_call *call = (struct lk__multi_call *)op;
-	return call->way == LK__MULTI_ACQUIRE ? acquire_step(call) : asks_step(call);
+	struct lk__multi_ask *ask = (struct lk__multi_ask *)op;
+	return ask->way == LK__MULTI_ACQUIRE ? acquire_step(ask) : asks_step(ask);
 }
 
-int lk__multi_call_init(struct lk__multi_call *call, enum lk__multi_way way,
-			const struct lk__multi *multi, const struct lk__want *want, int64_t time_ms,
-			struct lk__thread *thread, lk_error *error)
+struct lk__op *lk__multi_call_new(enum lk__multi_way way, const struct lk__multi *multi,
+				  const struct lk__want *want, int64_t time_ms,
+				  struct lk__thread *thread, lk_error *error)
 {
-	call->ask = ask_new(multi, want, thread, error);
-	if (!call->ask)
-		return LK_ENOMEM;
-	lk__op_begin(&call->op, multi_step, call->ask->threads[0], want->cancel);
-	call->way = way;
-	call->time_ms = time_ms;
-	call->begun = false;
-	return 0;
-}
-
-void lk__multi_call_free(struct lk__multi_call *call)
-{
-	free(call->ask);
+	struct lk__multi_ask *ask = calloc(1, sizeof(*ask));
+	bool found = ask != NULL;
+	assert(multi->count > 0 && multi->count <= LK__MULTI_MAX);
+	for (size_t i = 0; found && i < multi->count; i++) {
+		ask->threads[i] = thread ? thread : lk__client_thread(multi->part[i]->client);
+		found = ask->threads[i] != NULL;
+	}
+	if (!found) {
+		free(ask);
+		return NULL;
+	}
+	lk__op_begin(&ask->op, multi_step, ask->threads[0], want->cancel);
+	ask->way = way;
+	ask->time_ms = time_ms;
+	ask->multi = multi;
+	ask->want = *want;
+	ask->busy = multi->count;
+	ask->until_ns = LK__NEVER;
+	ask->error = error;
+	return &ask->op;
 }
 
 int lk__multi_run(enum lk__multi_way way, const struct lk__multi *multi,
@@ -1185,13 +1188,13 @@ int lk__multi_run(enum lk__multi_way way, const struct lk__multi *multi,
 		[LK__MULTI_EXTEND] = "extend: out of memory",
 	};
 	lk_error own = {.code = 0};
-	struct lk__multi_call call;
-	assert(multi->count > 0 && multi->count <= LK__MULTI_MAX);
-	if (lk__multi_call_init(&call, way, multi, want, time_ms, NULL, error ? error : &own) < 0)
+	struct lk__op *op = lk__multi_call_new(way, multi, want, time_ms, NULL,
+					       error ? error : &own);
+	if (!op)
 		return lk__fail(error, LK_ENOMEM, "%s", no_memory[way]);
 	int rc = way == LK__MULTI_ACQUIRE ? lk__multi_start_loops(multi, error) : 0;
 	if (rc == 0)
-		rc = lk__op_run(&call.op);
-	lk__multi_call_free(&call);
+		rc = lk__op_run(op);
+	free(op);
 	return rc;
 }
