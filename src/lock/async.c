@@ -167,9 +167,9 @@ static int async_multi_new(struct lk__async *async)
 	completion->multi = multi_taken_new(locks);
 	async->multi = calloc(1, sizeof(*async->multi));
 	if (async->multi && completion->multi)
-		async->multi->call =
-			lk__multi_call_new(way, &completion->multi->multi, &want, time_ms,
-					   &async->thread, &completion->value.error);
+		async->multi->call = lk__multi_call_new(way, &completion->multi->multi, &want,
+							time_ms, &async->thread,
+							&completion->value.error);
 	if (async->multi && async->multi->call)
 		return 0;
 	async_multi_free(async);
