@@ -6,14 +6,12 @@ struct server server, other_server;
 
 int start_server(void **state)
 {
-	(void)state;
 	server_start(&server, NULL);
 	return 0;
 }
 
 int stop_server(void **state)
 {
-	(void)state;
 	server_stop(&server);
 	return 0;
 }
@@ -71,7 +69,6 @@ static void show_keys(void)
 int check_nothing_left(void **state)
 {
 	char left[128];
-	(void)state;
 	if (!server.pid)
 		server_start_again(&server); /* the test failed while it had killed it */
 	server_resume(&server);

@@ -4,7 +4,6 @@ struct server nodes[NODES];
 
 int start_nodes(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < NODES; i++)
 		server_start(&nodes[i], NULL);
 	return 0;
@@ -12,7 +11,6 @@ int start_nodes(void **state)
 
 int stop_nodes(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < NODES; i++)
 		server_stop(&nodes[i]);
 	return 0;
@@ -29,7 +27,6 @@ size_t nodes_with(const char *key)
 
 int check_nodes(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < NODES; i++) {
 		if (!nodes[i].pid)
 			server_start_again(&nodes[i]);

@@ -21,7 +21,6 @@ static void test_the_holder_is_told_by_an_event(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_lock(client, "job"), *theirs = new_lock(other, "job");
 	ask(theirs, "nobody has it", 0, 0);
@@ -57,7 +56,6 @@ static void test_it_comes_through_a_queue_too(void **state)
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	lk_queue *queue = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_lock(client, "job"), *theirs = new_lock(other, "job");
 	expect(0, lk_queue_new(&queue, 0, &err));
@@ -92,7 +90,6 @@ static void test_only_who_listens_is_told(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(300));
 	lk_lock *lock = new_lock(client, "job"), *second = new_lock(client, "second");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -114,7 +111,6 @@ static void test_the_parts_of_a_multi_lock_are_asked(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_lock *parts[2], *both = NULL;
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	lk_client *client = open_client();
 	parts[0] = new_lock(client, "one");
 	parts[1] = new_lock(client, "two");
@@ -142,7 +138,6 @@ static void test_wrong_arguments(void **state)
 	lk_permit_semaphore *semaphore = NULL;
 	lk_permit permit;
 	int owners = -1, heard = -1;
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "job");
 	expect(LK_EINVAL, lk_lock_ask(NULL, NULL, &owners, &heard, &err));

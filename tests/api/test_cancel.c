@@ -47,7 +47,6 @@ static void wait_to_be_cancelled(size_t index, void *argument)
 /* From the end of the wait queue to its head, so that followers and heads are both cancelled. */
 static void test_from_another_thread(void **state)
 {
-	(void)state;
 	struct scene scene;
 	struct threads threads;
 	open_scene(&scene, "thread", 5);
@@ -74,13 +73,11 @@ static lk_cancel *_Atomic handler_cancel;
 
 static void cancel_in_handler(int number)
 {
-	(void)number;
 	lk_cancel_now(handler_cancel);
 }
 
 static void test_from_a_signal_handler(void **state)
 {
-	(void)state;
 	struct sigaction action = {.sa_handler = cancel_in_handler};
 	struct scene scene;
 	struct threads threads;
@@ -105,7 +102,6 @@ static void test_from_a_signal_handler(void **state)
 
 static void test_before_the_call(void **state)
 {
-	(void)state;
 	struct scene scene;
 	lk_event event = LK_EVENT_INIT;
 	open_scene(&scene, "before", 1);
@@ -134,7 +130,6 @@ static void wait_for_event(size_t index, void *argument)
 
 static void test_a_wait_for_events(void **state)
 {
-	(void)state;
 	struct scene scene;
 	struct threads threads;
 	open_scene(&scene, "events", 2);
@@ -149,7 +144,6 @@ static void test_a_wait_for_events(void **state)
 
 static void test_one_call_at_a_time(void **state)
 {
-	(void)state;
 	struct scene scene;
 	struct threads threads;
 	open_scene(&scene, "twice", 1);
@@ -171,7 +165,6 @@ static void test_one_call_at_a_time(void **state)
 /* While the server says nothing at all, a cancel still ends the call. */
 static void test_while_the_server_is_stopped(void **state)
 {
-	(void)state;
 	struct scene scene;
 	struct threads threads;
 	open_scene(&scene, "stopped", 2);
@@ -234,7 +227,6 @@ static void cancel_at_random(struct scene *scene, unsigned *seed)
 /* Two clients, so that both the wait queue in memory and the wire see cancels at every point. */
 static void test_a_storm_of_cancels(void **state)
 {
-	(void)state;
 	struct scene scenes[2];
 	struct threads threads[2];
 	unsigned seed = 1;
@@ -268,7 +260,6 @@ static void test_a_storm_of_cancels(void **state)
 /* Cancels during the round trip of a free lock: the grant in flight is told or released. */
 static void test_a_cancel_in_flight(void **state)
 {
-	(void)state;
 	struct scene scene;
 	struct threads threads;
 	unsigned seed = 2;
@@ -294,7 +285,6 @@ static int interrupted(void *context)
 
 static void do_nothing(int number)
 {
-	(void)number;
 }
 
 /* Interrupts the only thread until its call has asked `more` times, or has ended. */
@@ -348,7 +338,6 @@ static void wait_for_ever(size_t index, void *argument)
 
 static void test_a_signal_ends_the_leader(void **state)
 {
-	(void)state;
 	struct scene scene;
 	open_scene(&scene, "leader", 1);
 	stranger_takes("leader", slow_ms(60000));
@@ -362,7 +351,6 @@ static void test_a_signal_ends_the_leader(void **state)
 /* One that does not read the connection sleeps elsewhere. */
 static void test_a_signal_ends_a_follower(void **state)
 {
-	(void)state;
 #ifndef UNDER_TSAN /* it keeps handlers back while a thread sleeps in a futex */
 	struct scene scene;
 	open_scene(&scene, "follower", 1);

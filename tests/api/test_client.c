@@ -31,7 +31,6 @@ static bool has_ipv6(void)
 
 static void test_unix_tcp_and_ipv6(void **state)
 {
-	(void)state;
 	char url[128];
 	check_works(open_client());
 	check_works(open_client_at(server.url_tcp, ""));
@@ -46,7 +45,6 @@ static void test_unix_tcp_and_ipv6(void **state)
 
 static void test_open_from_url_and_environment(void **state)
 {
-	(void)state;
 	lk_client *client = NULL;
 	expect(0, lk_client_open(&client, server.url_tcp, &err));
 	check_works(client);
@@ -65,7 +63,6 @@ static void test_open_from_url_and_environment(void **state)
 
 static void test_a_ping_that_connects_asks_once(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	redis_do(&server, "CONFIG RESETSTAT");
 	expect(0, lk_client_ping(client, &err));
@@ -77,7 +74,6 @@ static void test_a_ping_that_connects_asks_once(void **state)
 
 static void test_id_is_a_random_uuid(void **state)
 {
-	(void)state;
 	lk_client *first = open_client(), *second = open_client();
 	const char *id = lk_client_id(first);
 	check_int(strlen(id), ==, 36);
@@ -91,7 +87,6 @@ static void test_id_is_a_random_uuid(void **state)
 
 static void test_node_has_no_secrets(void **state)
 {
-	(void)state;
 	char url[128];
 	snprintf(url, sizeof(url), "redis://user:sesame@127.0.0.1:%d/1", server.port);
 	lk_client *client = open_client_at(url, "");
@@ -104,7 +99,6 @@ static void test_node_has_no_secrets(void **state)
 
 static void test_refused(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_at("redis://127.0.0.1:1", "");
 	lk_lock *lock = new_lock(client, "refused");
 	int64_t start_ms = now_ms();
@@ -143,7 +137,6 @@ static int silent_peer(char url[64])
 /* The connect limit holds although the kernel says connected. */
 static void test_silent_peer(void **state)
 {
-	(void)state;
 	char url[64];
 	int fd = silent_peer(url);
 	lk_client *client = open_client_at(url, "connect_timeout_ms=300 command_timeout_ms=300");
@@ -168,7 +161,6 @@ static int thread_count(void)
 static void ping_fails(size_t index, void *argument)
 {
 	lk_error error;
-	(void)index;
 	check_int(lk_client_ping(argument, &error), ==, LK_EUNREACHABLE);
 }
 
@@ -181,7 +173,6 @@ static bool is_called(int listener)
 /* Its caller makes the connection. */
 static void test_connecting_takes_no_thread(void **state)
 {
-	(void)state;
 	char url[64];
 	struct threads threads;
 	int fd = silent_peer(url), before = thread_count();
@@ -197,7 +188,6 @@ static void test_connecting_takes_no_thread(void **state)
 /* Its caller has left before the server says a word. */
 static void test_connecting_goes_on_without_its_caller(void **state)
 {
-	(void)state;
 	lk_error error;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "left");
@@ -212,7 +202,6 @@ static void test_connecting_goes_on_without_its_caller(void **state)
 
 static void test_passwords_and_rights(void **state)
 {
-	(void)state;
 	char url[160];
 	redis_do(&server, "ACL SETUSER app on >p@ss ~app:* &* +@all -@dangerous +info");
 	redis_do(&server, "ACL SETUSER none on >p@ss");
@@ -242,7 +231,6 @@ static void test_passwords_and_rights(void **state)
 
 static void test_a_server_with_a_password(void **state)
 {
-	(void)state;
 	struct server guarded;
 	server_start(&guarded, (const char *[]){"--requirepass", "sesame", NULL});
 	lk_client *client = open_client_at(guarded.url_unix, "");
@@ -258,7 +246,6 @@ static void test_a_server_with_a_password(void **state)
 
 static void test_database(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("database=5"), *bare = open_client();
 	lk_lock *lock = new_lock(client, "database"), *same = new_lock(bare, "database");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -301,7 +288,6 @@ static void work_on_own_name(size_t index, void *argument)
 /* One for messages, one for the watchdog, and one. */
 static void test_three_connections_at_most(void **state)
 {
-	(void)state;
 	struct crowd crowd = {
 		.client = open_client_with("client_name=crowd watchdog_ms=300 connections=1")};
 	struct threads threads;
@@ -349,7 +335,6 @@ static void work_until_over(size_t index, void *argument)
 
 static void test_a_crowd_has_more_connections(void **state)
 {
-	(void)state;
 	struct many many = {.client = open_client_with("client_name=many")};
 	struct threads threads;
 	threads_start(&threads, 5, work_until_over, &many);
@@ -399,7 +384,6 @@ static lk_client *open_client_from(size_t source)
 
 static void test_connections_from_each_source(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++) {
 		struct many many = {.client = open_client_from(i)};
 		struct threads threads;
@@ -418,7 +402,6 @@ static void test_connections_from_each_source(void **state)
 
 static void test_one_thread_has_one_connection(void **state)
 {
-	(void)state;
 	struct many many = {.client = open_client_with("client_name=lone"), .over = true};
 	for (int i = 0; i < 20; i++)
 		work_until_over(0, &many);
@@ -442,7 +425,6 @@ static void work_until_told(size_t index, void *argument)
 
 static void test_client_kill_fails_no_call(void **state)
 {
-	(void)state;
 	struct crowd crowd = {.client = open_client()};
 	struct threads threads;
 	expect(0, lk_client_ping(crowd.client, &err));
@@ -460,7 +442,6 @@ static void test_client_kill_fails_no_call(void **state)
 /* A server that closes idle connections: the next call goes through all the same. */
 static void test_idle_connections_closed_by_the_server(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "idle");
 	redis_do(&server, "CONFIG SET timeout 1");
@@ -493,8 +474,6 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
 
 static void kill_while_it_reads(size_t index, void *argument)
 {
-	(void)index;
-	(void)argument;
 	wait_until(reads, 20000);
 	redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
 }
@@ -502,7 +481,6 @@ static void kill_while_it_reads(size_t index, void *argument)
 /* The background thread hears of the end while a caller is about to read its last answer. */
 static void test_an_end_behind_an_answer_is_noticed(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct threads threads;
 	lk_lock *lock = new_lock(client, "works");
@@ -520,7 +498,6 @@ static void test_an_end_behind_an_answer_is_noticed(void **state)
 
 static void test_a_restarted_server(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(3000));
 	lk_lock *lock = new_lock(client, "restart"), *other = new_lock(client, "other");
 	lk_event event = LK_EVENT_INIT;
@@ -542,21 +519,18 @@ static void test_a_restarted_server(void **state)
 
 static void wait_through(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_lock_acquire(argument, -1, NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
 static void wait_long(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_lock_acquire(argument, slow_ms(15000), NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
 static void test_a_wait_outlives_a_restart(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "outlive");
 	struct threads threads;
@@ -584,7 +558,6 @@ static void check_unreachable(lk_lock *lock)
 /* retry_ms bounds a wait without limit only, and each wait anew. */
 static void test_a_wait_limit_outlasts_retry_ms(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("retry_ms=%lld", slow_ms(100));
 	lk_lock *lock = new_lock(client, "longer");
 	expect(0, lk_client_ping(client, &err));
@@ -608,7 +581,6 @@ static void test_a_wait_limit_outlasts_retry_ms(void **state)
 
 static void test_scripts_flushed(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "flush");
 	for (int i = 0; i < 20; i++) {

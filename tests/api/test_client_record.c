@@ -33,7 +33,6 @@ static void take(lk_client *client, const char *name, int64_t lease_ms)
 static void test_the_record_lasts_as_long_as_the_client(void **state)
 {
 	char text[1024], host[65] = "", wanted[128];
-	(void)state;
 	lk_client *client = open_client_with("client_record=full client_program=tester");
 	check_int(records(), ==, 0);
 	take(client, "job", 0);
@@ -51,7 +50,6 @@ static void test_the_record_lasts_as_long_as_the_client(void **state)
 /* Whoever sees the holder finds the record: it went before the try. */
 static void test_it_is_there_as_soon_as_the_lock(void **state)
 {
-	(void)state;
 	for (int kind = 0; kind < 4; kind++) {
 		lk_lock *lock = NULL;
 		lk_client *client = open_client_with("client_record=full");
@@ -74,7 +72,6 @@ static void test_it_is_there_as_soon_as_the_lock(void **state)
 static void test_it_is_there_as_soon_as_several_locks(void **state)
 {
 	lk_lock *parts[2], *both = NULL;
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	parts[0] = new_lock(client, "one");
 	parts[1] = new_lock(client, "two");
@@ -91,7 +88,6 @@ static void test_it_is_there_as_soon_as_a_permit(void **state)
 {
 	lk_permit_semaphore *semaphore = NULL;
 	lk_permit permit;
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	expect(0, lk_permit_semaphore_new(&semaphore, client, "slots", LK_STRLEN, NULL, &err));
 	expect(1, lk_permit_semaphore_try_set(semaphore, 1, &err));
@@ -124,7 +120,6 @@ static void test_it_goes_before_an_asynchronous_call(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_queue *queue = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	lk_lock *lock = new_lock(client, "job");
 	options.owner = "task";
@@ -148,7 +143,6 @@ static void test_it_goes_before_an_asynchronous_call(void **state)
 static void test_another_process_can_be_named(void **state)
 {
 	char text[1024];
-	(void)state;
 	lk_client *client = open_client_with("client_record=full client_pid=4711");
 	take(client, "job", 0);
 	check(record_text(text, sizeof(text)));
@@ -158,7 +152,6 @@ static void test_another_process_can_be_named(void **state)
 
 static void test_one_command_per_client(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	lk_lock *lock = new_lock(client, "job");
 	long long before = redis_info(&server, "commandstats", "cmdstat_set:calls=");
@@ -174,7 +167,6 @@ static void test_one_command_per_client(void **state)
 
 static void test_kept_alive_while_something_is_held(void **state)
 {
-	(void)state;
 	int64_t watchdog_ms = slow_ms(200);
 	lk_client *client = open_client_with("client_record=short watchdog_ms=%lld",
 					     (long long)watchdog_ms);
@@ -188,7 +180,6 @@ static void test_kept_alive_while_something_is_held(void **state)
 
 static void test_the_record_ends_with_a_client_that_dies(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("client_record=short watchdog_ms=100");
 	lk_lock *lock = new_lock(client, "job");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -201,7 +192,6 @@ static void test_the_record_ends_with_a_client_that_dies(void **state)
 
 static void test_stays_for_a_lease_that_is_left_behind(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("client_record=short");
 	take(client, "job", 300000);
 	expect(0, lk_client_close(client, LK_CLOSE_ABANDON, &err));
@@ -218,7 +208,6 @@ static void test_stays_for_a_lease_that_is_left_behind(void **state)
 static void test_the_record_can_be_short_or_off(void **state)
 {
 	char text[1024];
-	(void)state;
 	lk_client *client = open_client_with("client_record=short client_program=secret");
 	take(client, "job", 0);
 	wait_until(records() == 1, 5000);
@@ -259,7 +248,6 @@ static void test_a_note_is_text_of_256_bytes(void **state)
 	static const char *const bytes[] = {"\xff", "\xc3", "\xc0\x80", "a\xed\xa0\x80",
 					    "\xf4\x90\x80\x80"};
 	char text[258];
-	(void)state;
 	memset(text, 'x', sizeof(text));
 	text[257] = '\0';
 	check(strstr(note_fault(text), "note: \"x") && strstr(err.message, "longer than 256"));
@@ -278,7 +266,6 @@ static void test_a_note_stands_in_the_record(void **state)
 {
 	static const char *const kinds[] = {"short", "full"};
 	char text[2048], note[257], wanted[300];
-	(void)state;
 	memset(note, '%', sizeof(note));
 	note[256] = '\0';
 	snprintf(wanted, sizeof(wanted), "\nnote=%s\n", note);
@@ -337,7 +324,6 @@ static void test_a_hold_has_a_note_of_its_own(void **state)
 	lk_config *config = NULL;
 	lk_client *client = NULL;
 	char name[8];
-	(void)state;
 	expect(0, lk_config_new(&config, &err));
 	expect(0, lk_config_set(config, "url", server.url_unix, &err));
 	expect(0, lk_config_set(config, "note", "the client's", &err));
@@ -374,7 +360,6 @@ static void test_a_note_goes_with_its_hold_in_memory(void **state)
 	lk_queue *queue = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
 	char one[] = "one", two[] = "two";
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	lk_lock *lock = new_lock(client, "job");
 	expect(0, lk_queue_new(&queue, 0, &err));
@@ -416,7 +401,6 @@ static void test_a_permit_has_a_note_and_64_holds_do(void **state)
 	lk_permit_semaphore *semaphore = NULL;
 	lk_permit permit;
 	char name[16], note[257];
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	memset(note, '%', sizeof(note));
 	note[256] = '\0';
@@ -445,7 +429,6 @@ static void test_a_note_of_a_hold_is_checked(void **state)
 	static const char *const bad[] = {"a\nb", "\xff", "\033[2J"};
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	char text[258];
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	lk_lock *lock = new_lock(client, "job");
 	memset(text, 'x', sizeof(text));
@@ -468,7 +451,6 @@ static void test_one_line_per_value(void **state)
 	char text[1024];
 	lk_config *config = NULL;
 	lk_client *client = NULL;
-	(void)state;
 	expect(0, lk_config_new(&config, &err));
 	expect(0, lk_config_set(config, "url", server.url_unix, &err));
 	expect(0, lk_config_set(config, "client_program", "a\nhost=evil\033[2J", &err));
@@ -492,7 +474,6 @@ static long long refusals(void)
 
 static void test_a_refused_record_fails_no_call(void **state)
 {
-	(void)state;
 	redis_do(&server, "ACL SETUSER narrow on >pw ~job &* +@all");
 	char url[512];
 	snprintf(url, sizeof(url), "unix://narrow:pw@%s", server.url_unix + strlen("unix://"));
@@ -509,7 +490,6 @@ static void test_a_refused_record_fails_no_call(void **state)
 
 static void test_reads_the_record_of_an_owner(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("client_record=full client_program=tester");
 	lk_client *other = open_client();
 	lk_scan *scan = NULL;
@@ -556,7 +536,6 @@ static void test_a_forged_record_is_harmless(void **state)
 		"",          "id=",
 		"id=x\n",    ("id=" ID "0"),
 		("id=2" ID), "id=12345678-1234-4234-8234-123456789abd"};
-	(void)state;
 	lk_client *client = open_client();
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		lk_scan *scan = NULL;
@@ -590,7 +569,6 @@ static void test_a_forged_record_is_harmless(void **state)
 static void test_carries_the_prefix(void **state)
 {
 	char key[128];
-	(void)state;
 	lk_client *client = open_client_with("client_record=full key_prefix=app:");
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;

@@ -9,7 +9,6 @@
 
 static void test_if_idle_refuses_while_it_holds(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "idle");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -25,7 +24,6 @@ static void test_if_idle_refuses_while_it_holds(void **state)
 
 static void test_abandon_hands_over_an_exported_hold(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *heir = open_client();
 	lk_lock *lock = new_lock(client, "export"), *theirs = new_lock(heir, "export");
 	char field[LK_FIELD_SIZE];
@@ -47,14 +45,12 @@ struct scene {
 
 static void wait_over_a_close(size_t index, void *argument)
 {
-	(void)index;
 	expect(LK_EMAYBEHELD, lk_lock_acquire(argument, -1, NULL, &err));
 }
 
 /* Its try is on its way to a server that is silent: nobody knows whether it will have the lock. */
 static void test_a_waiter_whose_try_is_unanswered(void **state)
 {
-	(void)state;
 	struct threads thread;
 	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
 	lk_lock *lock = new_lock(client, "unanswered");
@@ -75,7 +71,6 @@ static void test_a_waiter_whose_try_is_unanswered(void **state)
 
 static void test_free_of_an_open_client_abandons(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "free");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -89,7 +84,6 @@ static void create_and_destroy(size_t index, void *argument)
 {
 	static const int hows[] = {LK_CLOSE_IF_IDLE, LK_CLOSE_RELEASE, LK_CLOSE_ABANDON};
 	char name[32];
-	(void)argument;
 	snprintf(name, sizeof(name), "loop-%zu", index);
 	for (size_t i = 0; i < 60; i++) {
 		lk_client *client = open_client();
@@ -132,7 +126,6 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
 
 static void test_close_ends_a_background_thread_in_its_turn(void **state)
 {
-	(void)state;
 	struct threads threads;
 	slow_turns_ms = 2;
 	threads_start(&threads, 8, create_and_destroy, NULL);
@@ -142,7 +135,6 @@ static void test_close_ends_a_background_thread_in_its_turn(void **state)
 
 static void test_create_and_destroy_under_threads(void **state)
 {
-	(void)state;
 	struct threads threads;
 	threads_start(&threads, 8, create_and_destroy, NULL);
 	threads_join(&threads, 60000);
@@ -165,7 +157,6 @@ static void use_until_closed(size_t index, void *argument)
 
 static void test_close_under_fire(void **state)
 {
-	(void)state;
 	for (int round = 0; round < 20; round++) {
 		struct scene scene = {.client = open_client()};
 		struct threads threads;
@@ -182,13 +173,11 @@ static void test_close_under_fire(void **state)
 
 static void close_it(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
 }
 
 static void test_closed_by_many_at_once(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "many");
 	struct threads threads;
@@ -202,14 +191,12 @@ static void test_closed_by_many_at_once(void **state)
 
 static void close_in_vain(size_t index, void *argument)
 {
-	(void)index;
 	expect(LK_EMAYBEHELD, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
 }
 
 /* No one of them is told that it is done while another still waits for the release. */
 static void test_closed_by_many_in_vain(void **state)
 {
-	(void)state;
 	for (int round = 0; round < 5; round++) {
 		lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(200));
 		lk_lock *lock = new_lock(client, "vain");
@@ -293,7 +280,6 @@ static void release_over_a_closed_client(int no_wait)
 
 static void test_a_red_lock_outlives_one_of_its_clients(void **state)
 {
-	(void)state;
 	release_over_a_closed_client(0);
 	release_over_a_closed_client(1);
 }
@@ -301,7 +287,6 @@ static void test_a_red_lock_outlives_one_of_its_clients(void **state)
 /* A node where another has the lock is asked again after pauses that double, for its part. */
 static void test_a_closed_client_is_not_asked_to_join(void **state)
 {
-	(void)state;
 	struct quorum_of_three three;
 	open_three(&three);
 	redis_do(&three.more[1], "HSET red stranger 1");

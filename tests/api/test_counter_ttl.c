@@ -41,7 +41,6 @@ static lk_semaphore *new_semaphore(lk_client *client, int64_t permits, int64_t t
 /* Each way to make one. */
 static void test_a_semaphore_that_is_made(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *bare = new_semaphore(client, 0, TTL_MS),
 		     *said = new_semaphore(client, 3, TTL_MS);
@@ -109,7 +108,6 @@ static void each_keeps(lk_semaphore *semaphore)
 
 static void test_a_semaphore_that_has_one(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *lasting = new_semaphore(client, 0, TTL_MS),
 		     *plain = new_semaphore(client, 0, 0);
@@ -130,7 +128,6 @@ static void test_a_semaphore_that_has_one(void **state)
 /* Whoever made it wanted it to stay. */
 static void test_a_semaphore_that_has_none(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *semaphore = new_semaphore(client, 7, TTL_MS);
 	redis_do(&server, "SET s 5");
@@ -167,7 +164,6 @@ static void shorten_both(void)
 
 static void test_a_permit_semaphore(void **state)
 {
-	(void)state;
 	lk_permit permit, other;
 	lk_client *client = open_client();
 	lk_permit_semaphore *semaphore = new_permits(client, 3, TTL_MS);
@@ -211,7 +207,6 @@ static void test_a_permit_semaphore(void **state)
 
 static void test_a_permit_semaphore_that_has_none(void **state)
 {
-	(void)state;
 	lk_permit permit;
 	lk_client *client = open_client();
 	lk_permit_semaphore *lasting = new_permits(client, 3, TTL_MS),
@@ -238,7 +233,6 @@ static void test_a_permit_semaphore_that_has_none(void **state)
 /* Permits without their key would count as free: neither key ends before the last permit. */
 static void test_it_lasts_as_long_as_a_permit(void **state)
 {
-	(void)state;
 	lk_permit permit, renewed;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(900));
@@ -276,7 +270,6 @@ static lk_latch *new_latch(lk_client *client, int64_t ttl_ms)
 
 static void test_a_latch(void **state)
 {
-	(void)state;
 	int64_t left = 0;
 	lk_client *client = open_client();
 	lk_latch *lasting = new_latch(client, TTL_MS), *plain = new_latch(client, 0);
@@ -306,7 +299,6 @@ static void test_a_latch(void **state)
 /* Its end opens it. */
 static void test_a_latch_whose_time_is_over(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_latch *latch = new_latch(client, slow_ms(200));
 	expect(1, lk_latch_try_set(latch, 1, &err));
@@ -317,7 +309,6 @@ static void test_a_latch_whose_time_is_over(void **state)
 
 static void test_options(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_latch *latch = NULL;
 	lk_semaphore *semaphore = NULL;
@@ -351,7 +342,6 @@ static void take(lk_queue *queue, int code)
 
 static void test_asynchronous_calls(void **state)
 {
-	(void)state;
 	uint64_t id;
 	lk_queue *queue = NULL;
 	lk_client *client = open_client();

@@ -83,7 +83,6 @@ static void take_and_give(lk_client *client)
 
 static void test_the_program_is_asked_for_each_connection(void **state)
 {
-	(void)state;
 	struct vault vault = {PTHREAD_MUTEX_INITIALIZER, "keeper", "one", 0, 0, ""};
 	lk_config *config = new_config();
 	lk_config_set_credentials(config, vault_gives, &vault);
@@ -103,7 +102,6 @@ static void test_the_program_is_asked_for_each_connection(void **state)
 
 static void test_a_program_without_credentials(void **state)
 {
-	(void)state;
 	struct vault vault = {PTHREAD_MUTEX_INITIALIZER, "keeper", "one", 0, 1, ""};
 	lk_config *config = new_config();
 	lk_config_set_credentials(config, vault_gives, &vault);
@@ -125,7 +123,6 @@ static void test_a_program_without_credentials(void **state)
 
 static void test_wrong_credentials(void **state)
 {
-	(void)state;
 	struct vault vault = {PTHREAD_MUTEX_INITIALIZER, "keeper", "wrong", 0, 0, ""};
 	lk_config *config = new_config();
 	lk_config_set_credentials(config, vault_gives, &vault);
@@ -152,7 +149,6 @@ static int slow_vault(void *context, const char *place, lk_credentials *credenti
 /* Nothing is asked of the program when the client has gone. */
 static void test_closed_while_it_asks(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	rotate("one");
 	for (int i = 0; i < 5; i++) {
@@ -178,7 +174,6 @@ static void write_file(const char *path, const char *text)
 
 static void test_a_file_is_read_again(void **state)
 {
-	(void)state;
 	char path[64];
 	snprintf(path, sizeof(path), "/tmp/lk-password-%d", (int)getpid());
 	write_file(path, "one\n");
@@ -205,7 +200,6 @@ static void test_a_file_is_read_again(void **state)
 /* Who sets the password itself does not want the file's. */
 static void test_a_password_replaces_the_file(void **state)
 {
-	(void)state;
 	char path[64], value[16];
 	snprintf(path, sizeof(path), "/tmp/lk-password-%d", (int)getpid());
 	write_file(path, "wrong\n");

@@ -138,7 +138,6 @@ static void pair_succeeds(lk_lock *lock)
 
 static void test_the_first_acquire_with_few_descriptors(void **state)
 {
-	(void)state;
 	for (size_t left = 0; left <= FEW; left++) {
 		size_t before = descriptors();
 		lk_client *client = open_client();
@@ -159,7 +158,6 @@ static void test_the_first_acquire_with_few_descriptors(void **state)
 /* Its own descriptors, and nobody else's, are closed when the client cannot be made. */
 static void test_a_client_made_with_few_descriptors(void **state)
 {
-	(void)state;
 	for (size_t left = 0; left <= FEW; left++) {
 		size_t before = descriptors();
 		lk_client *client = NULL;
@@ -178,7 +176,6 @@ static void test_a_client_made_with_few_descriptors(void **state)
 /* Its connections are cut, and there are few descriptors to make new ones. */
 static void test_a_held_lock_with_few_descriptors(void **state)
 {
-	(void)state;
 	for (size_t left = 0; left <= FEW; left++) {
 		lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(150));
 		lk_lock *lock = new_lock(client, "held");
@@ -201,7 +198,6 @@ static void test_a_held_lock_with_few_descriptors(void **state)
 
 static void test_each_call_refuses(void **state)
 {
-	(void)state;
 	for (enum call call = 0; call < CALLS; call++) {
 		size_t before = descriptors();
 		lk_client *client = open_client();
@@ -220,7 +216,6 @@ static void test_each_call_refuses(void **state)
 static void test_a_start_that_fails_leaks_nothing(void **state)
 {
 	static const enum call starts[] = {THREAD, EPOLL_CREATE, EPOLL_CTL, EVENTFD, TIMERFD};
-	(void)state;
 	for (size_t i = 0; i < COUNT(starts); i++) {
 		lk_client *client = open_client();
 		lk_lock *lock = new_lock(client, "start");
@@ -249,7 +244,6 @@ static void wait_body(size_t index, void *argument)
 {
 	struct waiting *waiting = argument;
 	lk_error error;
-	(void)index;
 	if (waiting->wait_ms < 0)
 		expect(0, lk_lock_acquire(waiting->lock, -1, NULL, &error));
 	else
@@ -260,7 +254,6 @@ static void wait_body(size_t index, void *argument)
 /* Until a connection for messages can be opened, the waiter looks again from time to time. */
 static void test_a_waiter_without_a_subscription_polls(void **state)
 {
-	(void)state;
 	lk_client *holder = open_client(), *client = open_client();
 	lk_lock *held = new_lock(holder, "deaf");
 	struct waiting waiting = {new_lock(client, "deaf"), slow_ms(10000)};
@@ -283,7 +276,6 @@ static void test_a_waiter_without_a_subscription_polls(void **state)
 /* The connection is lost, and no other can be made for a while. */
 static void test_a_wait_survives_a_lack_of_descriptors(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct waiting waiting = {new_lock(client, "short"), -1};
 	struct threads threads;
@@ -317,7 +309,6 @@ static int start_warm(void **state)
 static void test_a_connection_without_a_thread_says_so(void **state)
 {
 	static const char *const places[] = {"redis://localhost", "rediss://127.0.0.1"};
-	(void)state;
 	for (size_t i = 0; i < COUNT(places); i++) {
 		lk_client *client;
 		char url[64];
@@ -339,7 +330,6 @@ static void test_a_red_lock_without_a_descriptor(void **state)
 	lk_client *clients[1 + OTHERS];
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	lk_lock *lock;
-	(void)state;
 	options.quarantine_ms = -1;
 	clients[0] = open_client();
 	for (size_t i = 0; i < OTHERS; i++) {

@@ -22,7 +22,6 @@ static lk_doctor *examine(lk_client *client)
 
 static void test_findings(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_doctor *doctor = examine(client);
 	int before = LK_SEVERITY_ERROR;
@@ -44,7 +43,6 @@ static void test_findings(void **state)
 
 static void test_nodes(void **state)
 {
-	(void)state;
 	lk_client *clients[] = {open_client(), open_client()};
 	lk_doctor *doctor = NULL;
 	expect(0, lk_doctor_new(&doctor, clients, 2, "job", LK_STRLEN, &err));
@@ -66,7 +64,6 @@ static void test_nodes(void **state)
 
 static void test_the_report_outlives_the_client(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	char url[300];
 	snprintf(url, sizeof(url), "%s", lk_client_node(client));
@@ -79,7 +76,6 @@ static void test_the_report_outlives_the_client(void **state)
 
 static void test_a_server_that_is_down_is_a_finding(void **state)
 {
-	(void)state;
 	lk_client *client;
 	expect(0, lk_client_open(&client, "unix:///nowhere/at/all", &err));
 	lk_doctor *doctor = examine(client);
@@ -93,7 +89,6 @@ static void test_a_server_that_is_down_is_a_finding(void **state)
 
 static void test_bad_input(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *clients[LK_RED_NODES_MAX + 1];
 	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++)
 		clients[i] = client;
@@ -116,7 +111,6 @@ static void test_bad_input(void **state)
 /* One server has no failover; of the others cli/test_failover_time.py tells. */
 static void test_the_time_of_a_failover(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	int64_t failover_ms = 7;
 	expect(LK_EINVAL, lk_failover_time(client, NULL, &err));

@@ -73,7 +73,6 @@ static void told_nothing(lk_client *client)
 
 static void test_a_campaign_leads_with_a_term(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_election *election = new_election(client, "host:1", 0, LK_STAND_NORMAL);
 	uint64_t last = 0, term = 0, read = 0;
@@ -113,7 +112,6 @@ static void test_a_campaign_leads_with_a_term(void **state)
 /* The handler is there before anybody can be elected, and each LEADING has its NOT_LEADING. */
 static void test_a_join_is_told_in_pairs(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_election *first = new_election(client, "a", 1, LK_STAND_NORMAL);
 	lk_election *second = new_election(other, "b", 2, LK_STAND_NORMAL);
@@ -154,7 +152,6 @@ static void test_a_join_is_told_in_pairs(void **state)
 
 static void test_a_transfer_is_to_one_that_waits_now(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_election *first = new_election(client, "a", 1, LK_STAND_NORMAL);
 	lk_election *second = new_election(other, "b", 9, LK_STAND_NORMAL);
@@ -195,7 +192,6 @@ static void test_a_transfer_is_to_one_that_waits_now(void **state)
 
 static void test_the_value_is_the_leaders(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_election *election = new_election(client, NULL, 0, LK_STAND_NORMAL);
 	char large[LK_ELECTION_VALUE_SIZE_MAX + 1] = {0};
@@ -225,7 +221,6 @@ static void test_the_value_is_the_leaders(void **state)
 
 static void test_observers_see_the_last_one(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_election *candidate = new_election(client, "a", 0, LK_STAND_NORMAL);
 	lk_election *observer = new_election(other, NULL, 0, LK_STAND_NORMAL);
@@ -260,7 +255,6 @@ static void test_observers_see_the_last_one(void **state)
 /* What ends a leadership without a message. */
 static void test_a_vacancy_needs_no_message(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=1000"), *other = open_client();
 	lk_election *candidate = new_election(client, "a", 0, LK_STAND_NORMAL);
 	lk_election *observer = new_election(other, NULL, 0, LK_STAND_NORMAL);
@@ -280,7 +274,6 @@ static void test_a_vacancy_needs_no_message(void **state)
 /* Five candidates of different standing: who is next. */
 static void test_the_order_of_candidates(void **state)
 {
-	(void)state;
 	static const struct {
 		int priority, standing, turn;
 	} rows[] = {{1, LK_STAND_BY, 3},
@@ -316,7 +309,6 @@ static void test_the_order_of_candidates(void **state)
 
 static void test_limits_and_cancels_leave_nobody(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_election *first = new_election(client, "a", 0, LK_STAND_NORMAL);
 	lk_election *second = new_election(other, "b", 0, LK_STAND_NORMAL);
@@ -343,13 +335,11 @@ static void test_limits_and_cancels_leave_nobody(void **state)
 
 static void campaign_until_resigned(size_t index, void *argument)
 {
-	(void)index;
 	expect(LK_ECANCELLED, lk_election_campaign(argument, -1, NULL, NULL, &err));
 }
 
 static void resign_from_two_threads(size_t index, void *argument)
 {
-	(void)index;
 	int rc = lk_election_resign(argument, -1, &err);
 	check(rc == 0 || rc == LK_ENOTOWNER);
 }
@@ -357,7 +347,6 @@ static void resign_from_two_threads(size_t index, void *argument)
 /* All that wait for the end of a candidacy hear of it, whichever thread began it or ends it. */
 static void test_a_campaign_ends_when_another_thread_resigns(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_election *first = new_election(client, "a", 0, LK_STAND_NORMAL);
 	lk_election *second = new_election(other, "b", 0, LK_STAND_NORMAL);
@@ -380,7 +369,6 @@ static void test_a_campaign_ends_when_another_thread_resigns(void **state)
 
 static void test_a_key_of_another_kind_is_refused(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_election *election = new_election(client, "a", 0, LK_STAND_NORMAL);
 	redis_do(&server, "SET web text");
@@ -403,7 +391,6 @@ static void test_a_key_of_another_kind_is_refused(void **state)
 
 static void test_arguments(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_election *election = NULL;
 	lk_leader leader = {.struct_size = 4};
@@ -435,7 +422,6 @@ static void test_arguments(void **state)
 
 static void test_a_leader_is_asked(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_election *first = new_election(client, "a", 0, LK_STAND_NORMAL);
 	lk_election *second = new_election(other, "b", 0, LK_STAND_NORMAL);
@@ -479,7 +465,6 @@ static const char *asked_of(lk_election *election)
 /* Whoever waits has its new place at once; a leader that is leaving is asked when another waits. */
 static void test_a_standing_changes(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_election *leads = new_election(client, "a", 0, LK_STAND_NORMAL);
 	lk_election *first = new_election(other, "b", 2, LK_STAND_NORMAL);
@@ -530,7 +515,6 @@ static long long scripts_called(void)
 /* However many wait: the release, the next one's try, and a look of the one behind it. */
 static void test_a_change_wakes_no_herd(void **state)
 {
-	(void)state;
 	static lk_election *crowd[CROWD];
 	lk_client *client = open_client();
 	lk_event event = LK_EVENT_INIT;
@@ -567,7 +551,6 @@ static lk_event told_in_time(lk_client *client, int type, int64_t limit_ms)
 /* Whose work hangs loses its place, and is told why; whose work goes on keeps it. */
 static void test_a_leader_without_progress_is_followed(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=400"), *other = open_client();
 	lk_election *first = NULL, *second = new_election(other, "b", 2, LK_STAND_NORMAL);
 	lk_election_options options = LK_ELECTION_OPTIONS_INIT;
@@ -602,7 +585,6 @@ static void test_a_leader_without_progress_is_followed(void **state)
 
 static void test_a_threadless_client_is_refused(void **state)
 {
-	(void)state;
 	lk_config *config = NULL;
 	lk_client *client = NULL;
 	lk_election *election = NULL;

@@ -38,7 +38,6 @@ static void close_pair(struct pair *pair)
 
 static void test_reentry_costs_no_command(void **state)
 {
-	(void)state;
 	struct pair pair = open_pair();
 	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
 	uint64_t commands = stats_of(pair.first).commands;
@@ -54,7 +53,6 @@ static void test_reentry_costs_no_command(void **state)
 
 static void test_excludes_the_reentrant_lock(void **state)
 {
-	(void)state;
 	struct pair pair = open_pair();
 	lk_lock *other = new_lock(pair.second, "fair");
 	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
@@ -69,7 +67,6 @@ static void test_excludes_the_reentrant_lock(void **state)
 
 static void test_other_types_are_refused(void **state)
 {
-	(void)state;
 	struct pair pair = open_pair();
 	redis_do(&server, "HSET fair mode read stranger:1 1");
 	expect(LK_EWRONGTYPE, lk_lock_acquire(pair.one, -1, NULL, &err));
@@ -88,7 +85,6 @@ static void test_who_gives_up_on_another_type_leaves_the_queue(void **state)
 	lk_queue *queue = NULL;
 	lk_completion completion = LK_COMPLETION_INIT;
 	uint64_t id = 0;
-	(void)state;
 	struct pair pair = open_pair();
 	options.owner = "one";
 	expect(0, lk_lock_acquire(pair.one, -1, NULL, &err));
@@ -111,7 +107,6 @@ static void test_who_gives_up_on_another_type_leaves_the_queue(void **state)
 
 static void test_names_of_other_slots_are_refused(void **state)
 {
-	(void)state;
 	static const char *const bad[] = {"a}b", "a{b", "{}", "x{}y", "}{"};
 	static const char *const good[] = {"a", "{a}", "a{b}c", "ü", "a b"};
 	lk_client *client = open_client();
@@ -165,7 +160,6 @@ static void inherit_place(size_t index, void *argument)
 /* The second leaves a try behind while the server is silent, and the third hears its answer. */
 static void test_an_inherited_place_has_the_lease_of_its_new_owner(void **state)
 {
-	(void)state;
 	struct pair pair = open_pair();
 	struct heirs heirs = {.client = pair.second, .lock = pair.two};
 	struct threads threads;

@@ -37,7 +37,6 @@ static uint64_t grant(lk_lock *lock)
 
 static void test_each_grant_has_a_greater_token(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_fenced(client, 0);
 	uint64_t last = 0;
@@ -59,7 +58,6 @@ static void test_each_grant_has_a_greater_token(void **state)
 
 static void test_the_greatest_token_is_the_last(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_fenced(client, 0);
 	redis_do(&server, "SET " TOKEN_KEY " 9007199254740990");
@@ -75,14 +73,12 @@ static void test_the_greatest_token_is_the_last(void **state)
 static void ask_as_another(size_t index, void *argument)
 {
 	uint64_t token = 7;
-	(void)index;
 	expect(LK_ENOTOWNER, lk_lock_fence(argument, NULL, &token, &err));
 	check(token == 7);
 }
 
 static void test_owners_can_read_the_token(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_fenced(client, 0), *reentrant = new_lock(client, "reentrant");
 	struct threads threads;
@@ -112,7 +108,6 @@ static void test_owners_can_read_the_token(void **state)
 
 static void test_each_hold_has_the_token_of_its_grant(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *lock = new_fenced(client, 0), *others = new_fenced(other, 0);
 	uint64_t untouched = 7;
@@ -153,7 +148,6 @@ static void team_member(size_t index, void *argument)
 /* Both wait: one is granted the lock, the other joins it. */
 static void test_who_joins_the_owner_is_told_its_token(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct team team = {.lock = new_fenced(client, 0)};
 	struct threads threads;
@@ -174,7 +168,6 @@ static void test_who_joins_the_owner_is_told_its_token(void **state)
 
 static void test_a_notice_tells_the_token(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_fenced(client, 0);
 	lk_event event = LK_EVENT_INIT;
@@ -207,7 +200,6 @@ struct crowd {
 
 static void test_javas_counter_goes_on_above_ours(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_fenced(client, 1);
 	uint64_t first = grant(lock);
@@ -231,7 +223,6 @@ static int check_token(lk_client *client, uint64_t token, uint64_t *newest_out)
 
 static void test_a_resource_accepts_the_newest(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	uint64_t newest = 1;
 	expect(0, check_token(client, 5, &newest));
@@ -265,7 +256,6 @@ static void check_value(const char *key, const char *wanted)
 
 static void test_a_resource_is_written_by_the_newest(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *prefixed = open_client_with("key_prefix=app:");
 	expect(0, write_text(client, 10, "ten", 0));
 	check_value("report", "ten");
@@ -286,7 +276,6 @@ static void test_a_resource_is_written_by_the_newest(void **state)
 
 static void test_a_value_may_be_large(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	char *value = malloc(LK_FENCE_VALUE_SIZE_MAX);
 	check(value != NULL);
@@ -301,7 +290,6 @@ static void test_a_value_may_be_large(void **state)
 
 static void test_a_resource_that_is_something_else(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	redis_do(&server, "SET report x");
 	expect(LK_EWRONGTYPE, check_token(client, 5, NULL));
@@ -315,7 +303,6 @@ static void test_a_resource_that_is_something_else(void **state)
 
 static void test_bad_arguments(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = NULL;
 	const uint64_t tokens[] = {0, LK_FENCE_TOKEN_MAX + 1, UINT64_MAX};
@@ -346,7 +333,6 @@ static void test_bad_arguments(void **state)
 
 static void test_no_answer_from_the_resource(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
 	expect(0, check_token(client, 1, NULL));
 	server_pause(&server);

@@ -109,7 +109,6 @@ static void own_client(struct scene *scene)
 static void wait_for_other(size_t index, void *argument)
 {
 	struct scene *scene = argument;
-	(void)index;
 	expect(0, lk_lock_acquire(scene->other, -1, NULL, &err));
 	expect(0, lk_lock_release(scene->other, NULL, &err));
 }
@@ -125,7 +124,6 @@ static lk_stats settled(lk_client *client)
 /* A client that holds one lock and waits for another: connections and threads are all there. */
 static void test_child_fails_and_parent_goes_on(void **state)
 {
-	(void)state;
 	static void (*const children[])(struct scene *) = {every_call_fails, free_everything,
 							   own_client, every_call_fails};
 	struct scene scene = {.client = open_client_with("watchdog_ms=%lld", slow_ms(900))};
@@ -160,7 +158,6 @@ static void test_child_fails_and_parent_goes_on(void **state)
 /* No byte may leave the child: the server's own counter of them says so. */
 static void test_child_sends_nothing(void **state)
 {
-	(void)state;
 	struct scene scene = {.client = open_client_with("tracking=off")};
 	scene.held = new_lock(scene.client, "quiet");
 	scene.other = new_lock(scene.client, "other");
@@ -183,7 +180,6 @@ static void test_child_sends_nothing(void **state)
 /* That it would block is not what is wrong in the child. */
 static void test_child_of_a_threadless_client(void **state)
 {
-	(void)state;
 	struct scene scene = {.client = open_threadless()};
 	scene.held = new_lock(scene.client, "fork");
 	scene.other = new_lock(scene.client, "other");
@@ -222,7 +218,6 @@ static int descriptors_of_a_program(void)
 
 static void test_descriptors_are_close_on_exec(void **state)
 {
-	(void)state;
 	int before = descriptors_of_a_program();
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "exec");
@@ -281,7 +276,6 @@ static void free_closes_copies(struct scene *scene)
 
 static void a_queue_closes_them_too(struct scene *scene)
 {
-	(void)scene;
 	expect(0, lk_queue_free(crowd.queue, &err));
 	check_int(open_descriptors(), ==, crowd.before + 1);
 }
@@ -308,7 +302,6 @@ static void what_is_reused_stays(struct scene *scene)
 
 static void test_descriptors_of_a_child(void **state)
 {
-	(void)state;
 	crowd.before = open_descriptors();
 	struct scene scene = {.client = open_client_with("tracking=off")};
 	expect(0, lk_queue_new(&crowd.queue, 0, &err));

@@ -21,7 +21,6 @@ struct later_event {
 
 static void test_a_larger_event(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "event");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -55,7 +54,6 @@ static void test_larger_completions(void **state)
 	struct later_completion got[REQUESTS + 1];
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_queue *queue = NULL;
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "completions");
 	memset(got, UNTOUCHED, sizeof(got));
@@ -93,7 +91,6 @@ static void test_larger_completions(void **state)
 
 static void test_larger_facts_about_a_lock(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("client_record=full");
 	lk_lock *lock = new_lock(client, "facts");
 	lk_scan *scan = NULL;
@@ -139,7 +136,6 @@ static void test_sizes_that_no_version_had(void **state)
 	lk_event event = LK_EVENT_INIT;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_owner_info owner = LK_OWNER_INFO_INIT;
-	(void)state;
 	lk_client *client = open_client();
 	expect(0, lk_queue_new(&queue, 0, &err));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
@@ -164,7 +160,6 @@ static void test_sizes_that_no_version_had(void **state)
 /* docs/abi.md: of these, programs make arrays, or they are parts of other structs. */
 static void test_frozen_sizes(void **state)
 {
-	(void)state;
 	check_int(sizeof(lk_error), ==, 512);
 	check_int(sizeof(lk_permit), ==, 33);
 	check_int(sizeof(lk_histogram), ==, 8 * (2 + LK_HISTOGRAM_SIZE));

@@ -28,7 +28,6 @@ static const struct {
 
 static void test_names(void **state)
 {
-	(void)state;
 	memset(big, 'n', sizeof(big));
 	for (size_t i = 0; i < COUNT(bad_names); i++) {
 		lk_client *client = open_client_with("key_prefix=%s", bad_names[i].prefix);
@@ -56,7 +55,6 @@ static void expect_text(int code, lk_lock **made)
 
 static void test_c_strings_name_locks(void **state)
 {
-	(void)state;
 	const char text[] = "text\0more";
 	lk_client *client = open_client();
 	lk_lock *lock = NULL;
@@ -73,7 +71,6 @@ static void test_c_strings_name_locks(void **state)
 
 static void test_c_strings_name_the_rest(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *semaphore = NULL;
 	lk_permit_semaphore *permits = NULL;
@@ -106,7 +103,6 @@ static void test_c_strings_name_the_rest(void **state)
 /* As any long name: and what is behind the first byte too many is not read. */
 static void test_a_long_c_string_is_refused(void **state)
 {
-	(void)state;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t room = (LK_NAME_SIZE_MAX / page + 1) * page;
 	lk_client *client = open_client_with("key_prefix=p:");
@@ -158,7 +154,6 @@ static const struct {
 
 static void test_acquire_options(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "options");
 	memset(owner_256, 'o', 256);
@@ -185,7 +180,6 @@ static void test_acquire_options(void **state)
 
 static void test_greatest_values_work(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "greatest");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -211,7 +205,6 @@ static void test_greatest_values_work(void **state)
 
 static void test_waits_and_leases_of_other_calls(void **state)
 {
-	(void)state;
 	static const int64_t waits[] = {-2, INT64_MIN, LK_WAIT_MAX_MS + 1, INT64_MAX};
 	static const int64_t leases[] = {
 		0, -1, INT64_MIN, LK_LEASE_MIN_MS - 1, LK_LEASE_MAX_MS + 1, INT64_MAX};
@@ -247,7 +240,6 @@ struct longer {
 
 static void test_struct_size(void **state)
 {
-	(void)state;
 	static const size_t bad[] = {0, 1, sizeof(size_t) - 1, 1 << 20, SIZE_MAX};
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "struct");
@@ -274,7 +266,6 @@ static void test_struct_size(void **state)
 
 static void test_null_arguments(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *no_client = NULL;
 	lk_lock *lock = new_lock(client, "null"), *none = NULL;
 	lk_config *config = NULL;
@@ -314,7 +305,6 @@ static void test_null_arguments(void **state)
 
 static void test_null_arguments_of_the_lock(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "null");
 	char field[LK_FIELD_SIZE];
@@ -373,7 +363,6 @@ static void check_keys(const char *key, const char *derived)
 /* The message of a kind with several keys names two that would be in different slots. */
 static void test_keys_of_different_slots(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("key_prefix=%s", "p:");
 	lk_fenced_lock_options java = LK_FENCED_LOCK_OPTIONS_INIT;
 	lk_lock *lock = NULL;
@@ -402,7 +391,6 @@ static void test_keys_of_different_slots(void **state)
 /* The message names what is there and what was wanted. */
 static void test_a_key_of_another_type(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock, *parts[2] = {new_lock(client, "free"), new_lock(client, "text")};
 	redis_do(&server, "SET text x");
@@ -427,7 +415,6 @@ static void test_a_key_of_another_type(void **state)
 /* Nobody waits for a hash that no lock has written: its fields do not look like owners. */
 static void test_a_hash_that_is_not_a_lock(void **state)
 {
-	(void)state;
 	static const char says[] = "the key is a hash that is not a lock";
 	lk_client *client = open_client();
 	lk_lock *lock, *parts[2] = {new_lock(client, "free"), new_lock(client, "user")};
@@ -452,7 +439,6 @@ static void test_a_hash_that_is_not_a_lock(void **state)
 /* What an unknown peer writes as its owner is waited for, a negative thread id too. */
 static void test_a_hash_of_another_owner(void **state)
 {
-	(void)state;
 	static const char *const owners[] = {"stranger:1",
 					     "12345678-1234-4234-8234-123456789abc:-77"};
 	lk_client *client = open_client();
@@ -468,7 +454,6 @@ static void test_a_hash_of_another_owner(void **state)
 
 static void test_error_may_be_null(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "null");
 	check_int(lk_lock_acquire(lock, 0, NULL, NULL), ==, 0);
@@ -482,7 +467,6 @@ static void test_error_may_be_null(void **state)
 
 static void test_unknown_options_and_values(void **state)
 {
-	(void)state;
 	static const char *const bad[][2] = {
 		{"no_such_option", "1"},  {"", "1"},
 		{"url", "http://h"},      {"watchdog_ms", ""},
@@ -542,7 +526,6 @@ static void call_everything(lk_client *client, lk_lock *lock, int wanted)
 
 static void test_use_after_close(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "closed"), *held = new_lock(client, "held");
 	expect(0, lk_lock_acquire(held, -1, NULL, &err));
@@ -557,7 +540,6 @@ static void test_use_after_close(void **state)
 
 static void test_close_how(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	expect(LK_EINVAL, lk_client_close(client, 3, &err));
 	expect(LK_EINVAL, lk_client_close(client, -1, &err));
@@ -585,7 +567,6 @@ static void free_in_order(const char *order, bool hold, bool close_first)
 
 static void test_free_in_every_order(void **state)
 {
-	(void)state;
 	static const char *const orders[] = {"12c", "1c2", "c12", "c21", "2c1", "21c"};
 	for (size_t i = 0; i < COUNT(orders); i++)
 		for (int kind = 0; kind < 4; kind++)

@@ -41,7 +41,6 @@ static void take_many(const char *prefix, size_t count)
 
 static void test_walk_finds_all_and_only_locks(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_scan *scan = NULL;
 	take_many("job-", 250);
@@ -76,7 +75,6 @@ static void test_locks_that_are_named_like_keys_beside_them(void **state)
 		"{x}:rwlock_timeout:mine", "lockkeeper_{job}",
 		"{x}:y:rwlock_timeout:1",
 	};
-	(void)state;
 	lk_client *client = open_client();
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
@@ -106,7 +104,6 @@ static void test_locks_that_are_named_like_keys_beside_them(void **state)
 
 static void test_prefix_is_put_on_and_taken_off(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("key_prefix=a*b:");
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
@@ -125,7 +122,6 @@ static void test_prefix_is_put_on_and_taken_off(void **state)
 
 static void test_show_one(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "one");
 	lk_scan *scan = NULL;
@@ -166,7 +162,6 @@ static void test_show_one(void **state)
 
 static void test_only_what_others_hold_is_freed(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "one");
 	lk_scan *scan = NULL;
@@ -192,14 +187,12 @@ static void test_only_what_others_hold_is_freed(void **state)
 
 static void wait_for_it(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_lock_acquire(argument, -1, NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
 
 static void test_waiting_clients(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *waiter = open_client();
 	lk_lock *lock = new_lock(waiter, "waited");
 	struct threads threads;
@@ -226,7 +219,6 @@ struct busy {
 static void keep_busy(size_t index, void *argument)
 {
 	struct busy *busy = argument;
-	(void)index;
 	while (!atomic_load(&busy->over)) {
 		expect(0, lk_lock_acquire(busy->lock, -1, NULL, &err));
 		expect(0, lk_lock_release(busy->lock, NULL, &err));
@@ -236,7 +228,6 @@ static void keep_busy(size_t index, void *argument)
 /* Its key is a string or none, and changes between two requests of a look. */
 static void test_a_busy_plain_lock_is_held_or_free(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client_with("term_ms=0");
 	struct busy busy = {.over = false};
 	struct threads threads;
@@ -264,7 +255,6 @@ static void test_a_busy_plain_lock_is_held_or_free(void **state)
 
 static void test_names_are_bytes(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = NULL;
 	lk_scan *scan = NULL;

@@ -93,7 +93,6 @@ static void keep_long(enum kind kind)
 
 static void test_every_kind_is_kept(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	for (enum kind kind = 0; kind < KINDS; kind++) {
 		keep_briefly(kind);
@@ -103,7 +102,6 @@ static void test_every_kind_is_kept(void **state)
 
 static void test_only_the_last_release_keeps(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *one = open_client();
 	lk_lock *lock = new_kind(KIND_REENTRANT, one);
@@ -158,7 +156,6 @@ static void waiters_sleep(enum kind kind)
 
 static void test_those_who_wait_sleep_until_then(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	static const enum kind told[] = {KIND_REENTRANT, KIND_FAIR, KIND_READ, KIND_WRITE,
 					 KIND_FENCED};
@@ -170,7 +167,6 @@ static void test_those_who_wait_sleep_until_then(void **state)
 /* Another reader goes on, and a reader that is kept does not end with it. */
 static void test_one_of_several_readers(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *one = open_client(), *two = open_client();
 	lk_lock *first = new_kind(KIND_READ, one), *second = new_kind(KIND_READ, two);
@@ -195,7 +191,6 @@ static void test_one_of_several_readers(void **state)
 
 static void test_what_is_refused(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *one = open_client();
 	lk_lock *lock = new_kind(KIND_REENTRANT, one);
@@ -217,7 +212,6 @@ static void test_what_is_refused(void **state)
 /* A server that does not answer: the caller hears that nobody knows. */
 static void test_unconfirmed(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	int64_t lease_ms = slow_ms(700);
 	lk_client *one = open_client();
@@ -237,7 +231,6 @@ static void test_unconfirmed(void **state)
 /* As long as it is kept, people see whose it was. */
 static void test_the_record_stays(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *one = open_client_with("client_record=full"), *two = open_client();
 	lk_lock *lock = new_kind(KIND_REENTRANT, one);
@@ -271,7 +264,6 @@ static uint64_t begin_keep(lk_lock *lock, const char *owner, int64_t keep_ms)
 
 static void test_asynchronous(void **state)
 {
-	(void)state;
 	open_queue();
 	for (enum kind kind = 0; kind < KINDS; kind++) {
 		lk_lock *lock = new_kind(kind, client), *rival = new_rival(kind, client);
@@ -303,7 +295,6 @@ static void make_multi(lk_lock **lock_out, lk_client *of)
 
 static void test_all_parts_of_a_multi_lock(void **state)
 {
-	(void)state;
 	lk_lock *lock = NULL;
 	open_queue();
 	make_multi(&lock, client);
@@ -319,7 +310,6 @@ static void test_all_parts_of_a_multi_lock(void **state)
 
 static void test_a_multi_lock_in_threads(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *one = open_client();
 	lk_lock *lock = NULL;
@@ -376,7 +366,6 @@ static void keep_quorum(int plain)
 
 static void test_a_majority_of_nodes(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	keep_quorum(0);
 	keep_quorum(1);

@@ -17,7 +17,6 @@ static int64_t count_of(lk_latch *latch)
 
 static void test_set_and_count_down(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_latch *ready = new_latch(client, "ready");
 	int64_t left = -1;
@@ -49,7 +48,6 @@ static void test_set_and_count_down(void **state)
 
 static void test_bad_input(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_latch *latch = new_latch(client, "latch"), *none = NULL;
 	int64_t count = 77;
@@ -84,14 +82,12 @@ struct waiting {
 static void await_body(size_t index, void *argument)
 {
 	struct waiting *waiting = argument;
-	(void)index;
 	expect(0, lk_latch_await(waiting->latch, slow_ms(20000), NULL, &err));
 	waiting->through++;
 }
 
 static void test_one_look_serves_all(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	struct waiting waiting = {.latch = new_latch(client, "gate")};
 	lk_latch *same = new_latch(other, "gate");
@@ -118,7 +114,6 @@ static void test_one_look_serves_all(void **state)
 
 static void test_removed_or_set_behind_our_back(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct waiting waiting = {.latch = new_latch(client, "gate")};
 	struct threads threads;

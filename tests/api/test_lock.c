@@ -5,7 +5,6 @@
 
 static void test_acquire_and_release_on_the_wire(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "backup");
 	char field[LK_FIELD_SIZE], seen[LK_FIELD_SIZE];
@@ -27,7 +26,6 @@ static void test_acquire_and_release_on_the_wire(void **state)
 
 static void test_each_grant_has_a_new_number(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "number");
 	char fields[3][LK_FIELD_SIZE];
@@ -44,7 +42,6 @@ static void test_each_grant_has_a_new_number(void **state)
 static void try_and_release(size_t index, void *argument)
 {
 	lk_lock *lock = argument;
-	(void)index;
 	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_extend(lock, 60000, NULL, &err));
@@ -56,7 +53,6 @@ static void try_and_release(size_t index, void *argument)
 
 static void test_another_thread_is_another_owner(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "threads");
 	struct threads threads;
@@ -71,7 +67,6 @@ static void test_another_thread_is_another_owner(void **state)
 
 static void test_reentry_counts(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "again");
 	expect(0, lk_lock_hold_count(lock, NULL, &err));
@@ -98,7 +93,6 @@ static void test_reentry_counts(void **state)
 
 static void test_last_release_frees_whatever_count_redis_shows(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "count");
 	char field[LK_FIELD_SIZE];
@@ -114,14 +108,12 @@ static void test_last_release_frees_whatever_count_redis_shows(void **state)
 static void release_for_job(size_t index, void *argument)
 {
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
-	(void)index;
 	options.owner = "job";
 	expect(0, lk_lock_release(argument, &options, &err));
 }
 
 static void test_named_owners_move_between_threads(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "named");
 	lk_acquire_options job = LK_ACQUIRE_OPTIONS_INIT, other = LK_ACQUIRE_OPTIONS_INIT;
@@ -157,7 +149,6 @@ struct twice {
 
 static void test_two_handles_are_one_lock(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *first = new_lock(client, "handles"), *second = new_lock(client, "handles");
 	expect(0, lk_lock_acquire(first, -1, NULL, &err));
@@ -178,7 +169,6 @@ static void test_two_handles_are_one_lock(void **state)
 
 static void test_force_release_is_a_loss(void **state)
 {
-	(void)state;
 	lk_client *holder = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_client *breaker = open_client();
 	lk_lock *lock = new_lock(holder, "forced"), *other = new_lock(breaker, "forced");
@@ -225,7 +215,6 @@ struct named {
 
 static void test_extend(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "extend");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -256,7 +245,6 @@ static const lk_acquire_options *adopt_of(const char *field, const char *owner)
 
 static void test_a_hold_goes_on_in_another_client(void **state)
 {
-	(void)state;
 	lk_client *first = open_client(), *second = open_client();
 	lk_lock *ours = new_lock(first, "handed"), *theirs = new_lock(second, "handed");
 	lk_release_options abandon = LK_RELEASE_OPTIONS_INIT;
@@ -290,7 +278,6 @@ static void test_a_hold_goes_on_in_another_client(void **state)
 
 static void test_exported_field_works_elsewhere(void **state)
 {
-	(void)state;
 	lk_client *first = open_client(), *second = open_client();
 	lk_lock *ours = new_lock(first, "export"), *theirs = new_lock(second, "export");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -325,7 +312,6 @@ static void test_exported_field_works_elsewhere(void **state)
 
 static void test_queries(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "query");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -360,7 +346,6 @@ static void test_queries(void **state)
 
 static void test_lease_counts_from_before_the_request(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "before");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -381,7 +366,6 @@ static void test_lease_counts_from_before_the_request(void **state)
 
 static void test_key_prefix(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("key_prefix=app:"), *bare = open_client();
 	lk_lock *lock = new_lock(client, "job"), *same = new_lock(bare, "app:job");
 	lk_lock *other = new_lock(bare, "job");
@@ -433,7 +417,6 @@ static const struct {
 
 static void test_names_are_any_bytes(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *second = open_client();
 	lk_lock *locks[COUNT(names)] = {0};
 	for (size_t i = 0; i < sizeof(all_bytes); i++)
@@ -485,7 +468,6 @@ static void check_channel(const char *name, const char *channel)
 
 static void test_channel_is_redissons(void **state)
 {
-	(void)state;
 	check_channel("job", "redisson_lock__channel:{job}");
 	check_channel("a{b}c", "redisson_lock__channel:a{b}c");
 	check_channel("a{", "redisson_lock__channel:a{");
@@ -494,7 +476,6 @@ static void test_channel_is_redissons(void **state)
 
 static void test_wrong_type_is_left_alone(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "text");
 	redis_do(&server, "SET text hello");
@@ -513,7 +494,6 @@ static void test_wrong_type_is_left_alone(void **state)
 /* The connection is cut and cannot be made anew: the hold is given up, and the answer says so. */
 static void test_release_without_a_descriptor(void **state)
 {
-	(void)state;
 	struct rlimit before, none;
 	/* The release goes on trying for as long as the lease. */
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(1500));

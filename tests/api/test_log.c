@@ -17,7 +17,6 @@ struct diary {
 static void diary_take(void *context, int level, const char *line)
 {
 	struct diary *diary = context;
-	(void)level;
 	pthread_mutex_lock(&diary->mutex);
 	if (diary->count < LINES_MAX)
 		diary->lines[diary->count++] = strdup(line);
@@ -74,7 +73,6 @@ static const char *number_of(lk_lock *lock, char field[LK_FIELD_SIZE])
 
 static void test_a_pair_is_told_step_by_step(void **state)
 {
-	(void)state;
 	struct diary diary = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	char field[LK_FIELD_SIZE], decision[64];
 	lk_client *client = open_logging(&diary, LK_LOG_DEBUG, NULL);
@@ -98,7 +96,6 @@ static void test_a_pair_is_told_step_by_step(void **state)
 
 static void test_a_wait_and_its_message(void **state)
 {
-	(void)state;
 	struct diary diary = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	lk_client *other = open_client(), *client = open_logging(&diary, LK_LOG_DEBUG, NULL);
 	lk_lock *first = new_lock(other, "waited"), *lock = new_lock(client, "waited");
@@ -124,7 +121,6 @@ static void test_a_wait_and_its_message(void **state)
 /* A name may hold any byte: it takes no line of its own, and ends none. */
 static void test_what_a_name_holds_is_one_line(void **state)
 {
-	(void)state;
 	struct diary diary = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	lk_client *client = open_logging(&diary, LK_LOG_DEBUG, NULL);
 	lk_lock *lock = NULL;
@@ -141,7 +137,6 @@ static void test_what_a_name_holds_is_one_line(void **state)
 
 static void test_no_password_is_told(void **state)
 {
-	(void)state;
 	struct diary diary = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	redis_do(&server, "ACL SETUSER keeper reset on ~* &* +@all >%s", PASSWORD);
 	lk_client *client = open_logging(&diary, LK_LOG_DEBUG, PASSWORD);
@@ -157,7 +152,6 @@ static void test_no_password_is_told(void **state)
 
 static void test_below_debug_a_pair_is_silent(void **state)
 {
-	(void)state;
 	struct diary diary = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	lk_client *client = open_logging(&diary, LK_LOG_INFO, NULL);
 	lk_lock *lock = new_lock(client, "silent");
@@ -177,7 +171,6 @@ static atomic_int heard;
 
 static void program_log(void *context, int level, const char *line)
 {
-	(void)context, (void)level, (void)line;
 	pthread_mutex_lock(&program);
 	atomic_fetch_add(&heard, 1);
 	pthread_mutex_unlock(&program);
@@ -214,7 +207,6 @@ static void pairs_under_the_mutex(size_t index, void *argument)
 
 static void test_a_callback_may_wait_for_a_mutex_of_the_program(void **state)
 {
-	(void)state;
 	lk_client *client = open_told(program_log, LK_LOG_DEBUG, "30000");
 	atomic_store(&heard, 0);
 	struct threads threads;
@@ -229,7 +221,6 @@ static struct diary late = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void hang(void *context, int level, const char *line)
 {
-	(void)context;
 	while (atomic_load(&hangs))
 		sleep_ms(1);
 	diary_take(&late, level, line);
@@ -238,7 +229,6 @@ static void hang(void *context, int level, const char *line)
 /* It hangs for three renewals and more lines than the queue has room for. */
 static void test_a_callback_that_hangs_holds_up_no_renewal(void **state)
 {
-	(void)state;
 	int64_t left_ms;
 	atomic_store(&hangs, true);
 	lk_client *client = open_told(hang, LK_LOG_DEBUG, "1500");
@@ -263,7 +253,6 @@ static void test_a_callback_that_hangs_holds_up_no_renewal(void **state)
 
 static void test_a_client_is_freed_though_its_callback_hangs(void **state)
 {
-	(void)state;
 	atomic_store(&hangs, true);
 	lk_client *client = open_told(hang, LK_LOG_DEBUG, "30000");
 	lk_lock *lock = new_lock(client, "hangs");
@@ -282,7 +271,6 @@ static void test_a_client_is_freed_though_its_callback_hangs(void **state)
 
 static void test_lines_go_to_a_descriptor(void **state)
 {
-	(void)state;
 	int ends[2];
 	char text[65536] = "";
 	size_t used = 0;
@@ -312,7 +300,6 @@ static void test_lines_go_to_a_descriptor(void **state)
 /* Of a client without threads the program's own thread writes. */
 static void test_a_descriptor_that_nobody_reads(void **state)
 {
-	(void)state;
 	int ends[2];
 	lk_config *config = NULL;
 	lk_client *client = NULL;

@@ -104,13 +104,11 @@ static void flush_all(void)
 
 static void test_a_deleted_lock(void **state)
 {
-	(void)state;
 	wait_beside_an_hour(delete_each);
 }
 
 static void test_a_flushed_server(void **state)
 {
-	(void)state;
 	wait_beside_an_hour(flush_all);
 }
 
@@ -118,7 +116,6 @@ static void test_a_flushed_server(void **state)
 static void test_one_of_many_looks(void **state)
 {
 	enum { WAITERS = 50 };
-	(void)state;
 	lk_client *client = open_client_with("look_again_ms=%lld", slow_ms(200));
 	lk_lock *lock = new_lock(client, "many");
 	expect(0, lk_queue_new(&queue, 0, &err));
@@ -146,7 +143,6 @@ static void test_one_of_many_looks(void **state)
 /* A reader that died keeps a writer out for its own lease, not for that of one who has gone. */
 static void test_a_reader_that_goes_tells_of_a_shorter_lease(void **state)
 {
-	(void)state;
 	lk_client *dead = open_client(), *alive = open_client();
 	lk_client *waiter = open_client_with("look_again_ms=%d", AN_HOUR_MS);
 	lk_lock *dead_read = new_kind(dead, READ, "rw"), *read = new_kind(alive, READ, "rw");

@@ -26,7 +26,6 @@ static void has(const char *line)
 
 static void test_a_new_client_shows_all_series(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	write_text(client, NULL, LK_STATS_PROMETHEUS);
 	has("# TYPE lockkeeper_acquires_total counter");
@@ -49,7 +48,6 @@ static void test_a_new_client_shows_all_series(void **state)
 
 static void test_numbers_are_those_of_the_counters(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "pairs");
 	for (int i = 0; i < 3; i++) {
@@ -75,7 +73,6 @@ static void test_numbers_are_those_of_the_counters(void **state)
 
 static void test_who_waits_is_contended(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "contended");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -92,7 +89,6 @@ static void test_who_waits_is_contended(void **state)
 
 static void test_a_renewal_leaves_its_margin(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=1500");
 	lk_lock *lock = new_lock(client, "renewed");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -116,7 +112,6 @@ static void test_a_renewal_leaves_its_margin(void **state)
 
 static void test_a_named_lease_ends(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "ends");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -132,7 +127,6 @@ static void test_a_named_lease_ends(void **state)
 
 static void test_a_label_may_be_any_text(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	write_text(client, "a\"b\\c\nd\xff\xc3\xa9\xed\xa0\x80", LK_STATS_PROMETHEUS);
 	has("lockkeeper_held{client=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9"
@@ -142,7 +136,6 @@ static void test_a_label_may_be_any_text(void **state)
 
 static void test_several_clients(void **state)
 {
-	(void)state;
 	lk_client *one = open_client(), *other = open_client();
 	lk_stats_source sources[] = {{one, "one"}, {other, "other"}};
 	size_t length;
@@ -166,7 +159,6 @@ static void test_several_clients(void **state)
 /* Every size: nothing is written behind the end, and the size that is needed is told. */
 static void test_a_buffer_that_is_too_small(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_stats_source source = {client, NULL};
 	size_t needed = 0;
@@ -205,7 +197,6 @@ static void pair(lk_client *client, const char *name, size_t size)
 
 static void test_declared_names_are_counted_apart(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	write_text(client, NULL, LK_STATS_PROMETHEUS);
 	check(!strstr(text, "lockkeeper_lock_"));
@@ -243,7 +234,6 @@ static void test_declared_names_are_counted_apart(void **state)
 /* A series that stands twice makes the whole text invalid. */
 static void test_names_with_one_label_are_one_series(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	declare(client, "\xff", 1);
 	declare(client, "\xfe", 1);
@@ -266,7 +256,6 @@ static void test_names_with_one_label_are_one_series(void **state)
 
 static void test_a_hundred_names_at_most(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	char name[16];
 	for (int i = 0; i < LK_STATS_NAMES_MAX; i++) {
@@ -326,7 +315,6 @@ static uint64_t last_bucket(const char *start)
 /* A text is taken at no one moment, but each histogram of it is whole. */
 static void test_a_text_that_is_written_during_grants(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct threads threads;
 	uint64_t count = 0;
@@ -349,7 +337,6 @@ static void write_elsewhere(size_t index, void *client)
 	static char own[TEXT_SIZE];
 	lk_stats_source source = {client, NULL};
 	size_t length = 0;
-	(void)index;
 	expect(0, lk_stats_write(&source, 1, 0, own, sizeof(own) - 1, &length, &err));
 	own[length] = '\0';
 	check(strstr(own, "\nlockkeeper_held 0\n") != NULL);
@@ -357,7 +344,6 @@ static void write_elsewhere(size_t index, void *client)
 
 static void test_a_client_without_threads(void **state)
 {
-	(void)state;
 	lk_config *config = NULL;
 	lk_client *client = NULL;
 	struct threads threads;

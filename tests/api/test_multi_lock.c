@@ -39,7 +39,6 @@ static long long scripts(void)
 
 static void test_one_script_takes_and_one_frees(void **state)
 {
-	(void)state;
 	struct set set;
 	open_set(&set, open_client(), abc);
 	expect(0, lk_client_ping(set.client, &err));
@@ -67,7 +66,6 @@ static void test_one_script_takes_and_one_frees(void **state)
 
 static void test_a_part_held_already_is_counted(void **state)
 {
-	(void)state;
 	struct set set;
 	open_set(&set, open_client(), abc);
 	expect(0, lk_lock_acquire(set.part[1], -1, NULL, &err));
@@ -88,7 +86,6 @@ static void test_a_part_held_already_is_counted(void **state)
 
 static void test_a_lost_part_is_reported(void **state)
 {
-	(void)state;
 	struct set set;
 	lk_event event = LK_EVENT_INIT;
 	open_set(&set, open_client_with("watchdog_ms=%lld", slow_ms(600)), abc);
@@ -111,7 +108,6 @@ static void test_a_lost_part_is_reported(void **state)
 
 static void test_two_servers(void **state)
 {
-	(void)state;
 	lk_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
@@ -197,7 +193,6 @@ static void acquire_till_cancelled(size_t index, void *argument)
 {
 	struct pair *pair = argument;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)index;
 	options.cancel = pair->cancel;
 	options.owner = "owner";
 	expect(LK_ECANCELLED, lk_lock_acquire(pair->all, -1, &options, &err));
@@ -214,7 +209,6 @@ static void cancel_soon(struct pair *pair, struct threads *caller)
 static void acquire_in_vain(size_t index, void *argument)
 {
 	struct pair *pair = argument;
-	(void)index;
 	int rc = lk_lock_acquire(pair->all, -1, NULL, &err);
 	check(rc == LK_EUNREACHABLE || rc == LK_EMAYBEHELD);
 }
@@ -244,14 +238,12 @@ static void wait_without_a_server(void (*end)(struct server *server))
 
 static void test_a_wait_without_limit_ends_with_its_server(void **state)
 {
-	(void)state;
 	wait_without_a_server(server_kill);
 	wait_without_a_server(server_pause);
 }
 
 static void test_a_cancel_ends_a_call_that_connects(void **state)
 {
-	(void)state;
 	struct silence silence;
 	struct pair pair;
 	struct threads caller;
@@ -267,7 +259,6 @@ static void test_a_cancel_ends_a_call_that_connects(void **state)
 /* While the second server is connected to, nobody has the lock on the first, or waits for it. */
 static void test_a_connecting_call_delays_nobody(void **state)
 {
-	(void)state;
 	struct silence silence;
 	struct pair pair;
 	struct threads caller;
@@ -291,7 +282,6 @@ static void test_a_connecting_call_delays_nobody(void **state)
 
 static void test_a_release_that_is_never_sent_may_be_held(void **state)
 {
-	(void)state;
 	struct pair pair;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(800);
@@ -308,7 +298,6 @@ static void test_a_release_that_is_never_sent_may_be_held(void **state)
 
 static void test_bad_input(void **state)
 {
-	(void)state;
 	struct set set;
 	lk_client *client = open_client(), *second = open_client();
 	open_set(&set, client, abc);

@@ -249,7 +249,6 @@ static int completed(const struct script *script)
 
 static void on_ready(void *context)
 {
-	(void)context;
 }
 
 static void run_asynchronous(struct script *script)
@@ -566,19 +565,16 @@ static void sweep(void (*run_script)(struct script *script), bool for_ever)
 
 static void test_each_request_fails_once(void **state)
 {
-	(void)state;
 	sweep(run, false);
 }
 
 static void test_nothing_is_left_from_each_request_on(void **state)
 {
-	(void)state;
 	sweep(run, true);
 }
 
 static void test_asynchronous_counters(void **state)
 {
-	(void)state;
 	sweep(run_queued_counters, false);
 	sweep(run_queued_counters, true);
 }
@@ -629,7 +625,6 @@ static bool permits_failing(long n)
 static void test_no_permit_is_lost(void **state)
 {
 	long n = 1;
-	(void)state;
 	while (permits_failing(n))
 		check_int(++n, <, REQUESTS_MAX);
 	print_message("%ld requests\n", n - 1);
@@ -661,7 +656,6 @@ static bool examine_failing(long n, bool ever_after)
 
 static void test_doctor(void **state)
 {
-	(void)state;
 	for (int for_ever = 0; for_ever < 2; for_ever++) {
 		long n = 1;
 		while (examine_failing(n, for_ever))
@@ -675,7 +669,6 @@ static void test_every_grant_is_renewed(void **state)
 {
 	long n = 0;
 	int granted = 0;
-	(void)state;
 	do {
 		lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(150));
 		lk_lock *lock = NULL;

@@ -136,25 +136,21 @@ static void sweep(runner *run, bool for_ever)
 
 static void test_each_request_fails_once(void **state)
 {
-	(void)state;
 	sweep(run_calls, false);
 }
 
 static void test_nothing_is_left_from_each_request_on(void **state)
 {
-	(void)state;
 	sweep(run_calls, true);
 }
 
 static void test_each_request_without_threads_fails_once(void **state)
 {
-	(void)state;
 	sweep(run_looped, false);
 }
 
 static void test_nothing_is_left_without_threads(void **state)
 {
-	(void)state;
 	sweep(run_looped, true);
 }
 
@@ -180,7 +176,6 @@ static void run_doctor(struct script *script)
 
 static void test_doctor(void **state)
 {
-	(void)state;
 	char url[80];
 	if (is_cluster())
 		return;
@@ -194,7 +189,6 @@ static void test_doctor(void **state)
 /* It is none, but it answers. */
 static void test_doctor_of_a_sentinel(void **state)
 {
-	(void)state;
 	char url[80];
 	if (is_cluster())
 		return;

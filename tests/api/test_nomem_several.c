@@ -184,14 +184,12 @@ static void sweep_several(bool (*work)(struct several *several))
 
 static void test_multi_lock(void **state)
 {
-	(void)state;
 	sweep_several(run_multi);
 	sweep_several(run_multi_queued);
 }
 
 static void test_red_lock(void **state)
 {
-	(void)state;
 	sweep_several(run_red);
 	sweep_several(run_red_queued);
 }

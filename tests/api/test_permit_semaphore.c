@@ -32,7 +32,6 @@ static int64_t server_ttl(lk_permit_semaphore *permits, const char *id)
 
 static void test_acquire_and_release(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[4];
@@ -66,7 +65,6 @@ static void test_acquire_and_release(void **state)
 
 static void test_how_many_there_are(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[2];
@@ -88,7 +86,6 @@ static void test_how_many_there_are(void **state)
 
 static void test_another_client_can_release_it(void **state)
 {
-	(void)state;
 	lk_client *ours = open_client(), *theirs = open_client();
 	lk_permit_semaphore *pool = new_permits(ours, "pool"), *same = new_permits(theirs, "pool");
 	lk_permit id[1];
@@ -114,7 +111,6 @@ static void test_another_client_can_release_it(void **state)
 
 static void test_renewed_while_held(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
@@ -134,7 +130,6 @@ static void test_renewed_while_held(void **state)
 
 static void test_a_named_lease_ends(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -164,7 +159,6 @@ static void test_a_named_lease_ends(void **state)
 
 static void test_a_new_lease_ends_the_renewal(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit id[1];
@@ -187,7 +181,6 @@ static void test_a_new_lease_ends_the_renewal(void **state)
 
 static void test_a_new_lease_finds_what_is_gone(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit id[1];
@@ -208,7 +201,6 @@ static void test_a_new_lease_finds_what_is_gone(void **state)
 
 static void test_lost_when_it_is_gone(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit id[1];
@@ -236,7 +228,6 @@ static void acquire_in_time(lk_permit_semaphore *pool, size_t count, lk_permit *
 
 static void test_lost_permits_are_not_kept_for_good(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -264,7 +255,6 @@ static void test_lost_permits_are_not_kept_for_good(void **state)
 /* It is left to its lease, or to another who gives it back. */
 static void test_an_end_with_no_loss_set_is_not_a_loss(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_permit_semaphore *pool = NULL;
 	lk_permit_semaphore_options meant = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
@@ -296,7 +286,6 @@ static void test_an_end_with_no_loss_set_is_not_a_loss(void **state)
 /* Of several that are given back, those that were lost are given up, and it is said. */
 static void test_several_are_released_although_one_is_lost(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
@@ -318,7 +307,6 @@ static void test_several_are_released_although_one_is_lost(void **state)
 /* It was given back by another, and nobody has noticed yet. */
 static void test_several_are_released_although_one_is_gone(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
@@ -341,7 +329,6 @@ static void test_several_are_released_although_one_is_gone(void **state)
 /* One lease ends while the answer is on its way. */
 static void test_several_are_released_although_one_ends(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("command_timeout_ms=%lld", 9000LL);
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -363,7 +350,6 @@ static void test_several_are_released_although_one_ends(void **state)
 /* Ours that is lost is told apart from one that was never in use. */
 static void test_an_unknown_permit_keeps_all_although_one_is_gone(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[4];
@@ -384,7 +370,6 @@ static void test_an_unknown_permit_keeps_all_although_one_is_gone(void **state)
 /* Where one of them is not in use, nothing is done: the others are held, and renewed. */
 static void test_several_stay_when_one_is_unknown(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_permit_semaphore *pool = new_permits(client, "pool");
 	lk_permit ids[3];
@@ -405,7 +390,6 @@ static void test_several_stay_when_one_is_unknown(void **state)
 
 static void test_bad_input(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool"), *none = NULL;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -476,7 +460,6 @@ static void take_after_another(int64_t before_ms, int64_t lease_ms)
 
 static void test_each_has_the_lease_it_asked_for(void **state)
 {
-	(void)state;
 	take_after_another(slow_ms(1500), slow_ms(60000));
 	take_after_another(3600000, slow_ms(5000));
 }
@@ -510,7 +493,6 @@ static void crowd_body(size_t index, void *argument)
 
 static void test_never_more_out_than_there_are(void **state)
 {
-	(void)state;
 	struct crowd crowd = {.clients = {open_client(), open_client()}};
 	lk_permit_semaphore *pool = new_permits(crowd.clients[0], "crowd");
 	struct threads threads;
@@ -537,7 +519,6 @@ static lk_permit_semaphore *new_permits_of(lk_client *client, const char *name, 
 
 static void test_the_number_is_said_for_good(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits_of(client, "pool", 3), *none = NULL;
 	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
@@ -570,7 +551,6 @@ static void test_the_number_is_said_for_good(void **state)
 static void take_one(size_t index, void *argument)
 {
 	lk_permit id;
-	(void)index;
 	expect(0, lk_permit_semaphore_acquire(argument, 1, &id, slow_ms(20000), NULL, &err));
 	expect(0, lk_permit_semaphore_release(argument, &id, 1, &err));
 }
@@ -578,7 +558,6 @@ static void take_one(size_t index, void *argument)
 /* Nobody holds a permit, and nobody sets the number anew. */
 static void test_a_waiter_sets_a_lost_number(void **state)
 {
-	(void)state;
 	struct threads threads;
 	lk_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits_of(client, "lost", 2);

@@ -19,7 +19,6 @@ static void check_holder(const char *name, const char *token)
 
 static void test_the_field_is_the_token(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_plain(client, "plain", 0);
 	char field[LK_FIELD_SIZE];
@@ -40,7 +39,6 @@ static void test_the_field_is_the_token(void **state)
 
 static void test_options(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = NULL;
 	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
@@ -65,7 +63,6 @@ static void test_options(void **state)
 
 static void test_reentry_costs_nothing(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_plain(client, "again", 0);
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -90,7 +87,6 @@ struct crowd {
 static void take_turns(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
-	(void)index;
 	for (int i = 0; i < 50; i++) {
 		expect(0, lk_lock_acquire(crowd->lock, -1, NULL, &err));
 		check_int(crowd->inside++, ==, 0);
@@ -102,7 +98,6 @@ static void take_turns(size_t index, void *argument)
 
 static void test_threads_hand_it_on_in_memory(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct crowd crowd = {.lock = new_plain(client, "crowd", 0)};
 	struct threads threads;
@@ -116,7 +111,6 @@ static void test_threads_hand_it_on_in_memory(void **state)
 
 static void acquire_then_release(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_lock_acquire(argument, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
@@ -124,7 +118,6 @@ static void acquire_then_release(size_t index, void *argument)
 /* A stranger says nothing: only looking again finds that it has gone. */
 static void test_poll_ms(void **state)
 {
-	(void)state;
 	lk_client *often = open_client(), *seldom = open_client();
 	lk_lock *quick = new_plain(often, "poll", 5), *slow = new_plain(seldom, "poll", 60000);
 	struct threads quick_one, slow_one;
@@ -144,7 +137,6 @@ static void test_poll_ms(void **state)
 
 static void test_a_stranger_without_ttl(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_plain(client, "ever", 20);
 	int64_t ttl_ms = 0;
@@ -164,7 +156,6 @@ static void test_a_stranger_without_ttl(void **state)
 
 static void test_other_types_are_refused(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *plain = new_plain(client, "type", 0), *lock = new_lock(client, "type");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -182,7 +173,6 @@ static void test_other_types_are_refused(void **state)
 
 static void test_lost_when_somebody_takes_it_away(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
 	lk_lock *lock = new_plain(client, "taken", 0);
 	lk_event event = LK_EVENT_INIT;
@@ -228,7 +218,6 @@ static int force(lk_lock *lock)
 
 static void test_release_works_although_memory_is_full(void **state)
 {
-	(void)state;
 	redis_do(&server, "SET full somebody PX 60000");
 	expect(0, at_a_full_server(extend_somebody));
 	check_int(redis_integer(&server, "PTTL full"), >, 500000);
@@ -251,7 +240,6 @@ static lk_lock *new_notifying(lk_client *client, const char *name, const char *n
 
 static void take_in_time(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_lock_acquire(argument, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
@@ -259,7 +247,6 @@ static void take_in_time(size_t index, void *argument)
 /* Their message, and that of ours in another client: neither waiter would look again before. */
 static void test_woken_by_the_messages_of_another_library(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *waits = new_notifying(client, "told", "redis-lock-py");
 	lk_lock *holds = new_notifying(other, "told", "redis-lock-py");
@@ -284,7 +271,6 @@ static void test_woken_by_the_messages_of_another_library(void **state)
 /* Waiters of ours that have no such option are told as before. */
 static void test_ours_are_told_too(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *other = open_client();
 	lk_lock *waits = new_plain(client, "lock:both", LK_POLL_MAX_MS);
 	lk_lock *holds = new_notifying(other, "lock:both", "python-redis-lock");
@@ -304,7 +290,6 @@ static void test_ours_are_told_too(void **state)
 
 static void test_notify_is_one_for_all_handles(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *first = new_plain(client, "one", 0), *lock = NULL;
 	lk_lock *second = new_notifying(client, "one", "publish a b");

@@ -6,7 +6,6 @@
 
 static void test_every_kind(void **state)
 {
-	(void)state;
 	open_queue();
 	for (size_t i = 0; i < KINDS; i++) {
 		lk_lock *lock = new_kind(i, client);
@@ -40,7 +39,6 @@ static void test_every_kind(void **state)
 /* Of every kind that excludes itself. */
 static void test_a_waiter_is_served(void **state)
 {
-	(void)state;
 	open_queue();
 	for (size_t i = 0; i < KINDS; i++) {
 		if (i == KIND_READ)
@@ -67,7 +65,6 @@ static void test_a_waiter_is_served(void **state)
 /* Threads and tasks stand in one wait queue. */
 static void wait_in_thread(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_lock_acquire(argument, -1, NULL, &err));
 	expect(0, lk_lock_release(argument, NULL, &err));
 }
@@ -75,7 +72,6 @@ static void wait_in_thread(size_t index, void *argument)
 static void test_blocking_and_asynchronous_callers_in_one_wait_queue(void **state)
 {
 	struct threads thread;
-	(void)state;
 	needs_a_thread();
 	open_queue();
 	lk_lock *lock = new_lock(client, "line");
@@ -113,7 +109,6 @@ static void test_a_thousand_in_flight(void **state)
 	static lk_completion got[64] = {LK_COMPLETION_INIT};
 	static int seen[NAMES];
 	size_t acquired = 0, released = 0;
-	(void)state;
 	open_queue_with("tracking=off"); /* which is a connection more where it takes long */
 	memset(seen, 0, sizeof(seen));
 	for (size_t i = 0; i < NAMES; i++) {
@@ -185,7 +180,6 @@ static void test_queues_are_shared_by_threads(void **state)
 {
 	struct crowd crowd = {0};
 	struct threads threads;
-	(void)state;
 	open_queue();
 	threads_start(&threads, 4, start_and_take, &crowd);
 	threads_join(&threads, 120000);
@@ -202,7 +196,6 @@ static void test_queues_are_shared_by_threads(void **state)
 
 static void test_two_clients_on_one_queue(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_client *other = open_client();
 	lk_lock *lock = new_lock(client, "shared"), *theirs = new_lock(other, "shared");
@@ -221,7 +214,6 @@ static void test_two_clients_on_one_queue(void **state)
 
 static void test_descriptor_tells_of_completions(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "tells");
 	check(!queue_is_readable());
@@ -245,7 +237,6 @@ static void test_a_full_queue_refuses(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_completion got[4] = {LK_COMPLETION_INIT};
 	lk_queue *small = NULL;
-	(void)state;
 	lk_client *own = open_client();
 	lk_lock *lock = new_lock(own, "full");
 	expect(0, lk_queue_new(&small, 2, &err));
@@ -283,7 +274,6 @@ static void test_a_full_queue_refuses(void **state)
 
 static void test_cancel(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "cancel");
 	uint64_t held = begin_acquire(lock, "first", -1, 0);
@@ -326,7 +316,6 @@ static void test_bad_input(void **state)
 	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
 	lk_queue *none = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "bad");
 	refuses_acquire(lock, -1, NULL);
@@ -367,7 +356,6 @@ static void test_bad_input(void **state)
 
 static void test_releases_and_extensions_are_not_cancelled(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "firm");
 	acquire(lock, "task");
@@ -402,7 +390,6 @@ static int in_child(lk_lock *lock)
 static void test_fork(void **state)
 {
 	int status = -1;
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "fork");
 	stranger_takes("fork", 3600000);

@@ -36,7 +36,6 @@ static lk_barrier *party[PARTIES];
 
 static void meet_often(size_t index, void *argument)
 {
-	(void)argument;
 	for (int round = 0; round < ROUNDS; round++) {
 		lk_error why = {0};
 		atomic_fetch_add(&come[round], 1);
@@ -48,7 +47,6 @@ static void meet_often(size_t index, void *argument)
 
 static void test_nobody_gets_through_before_all_have_come(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	struct threads threads;
 	lk_client *first = open_client(), *second = open_client();
@@ -72,7 +70,6 @@ static void test_nobody_gets_through_before_all_have_come(void **state)
 
 static void test_a_limit_leaves_nobody(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *first = open_client();
 	lk_cancel *cancel = NULL;
@@ -128,7 +125,6 @@ static int64_t all_completed(int count)
 
 static void test_all_are_started_through_one_queue(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_barrier *of[PARTIES];
 	int64_t last = 0;
@@ -157,7 +153,6 @@ static void test_all_are_started_through_one_queue(void **state)
 
 static void test_all_enter_and_all_leave(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_barrier *of[2] = {new_party(client, 2), new_party(client, 2)};
 	int64_t last = 0;
@@ -187,7 +182,6 @@ static void test_all_enter_and_all_leave(void **state)
 /* One that dies inside has left when its lease is over, and the next ones get in then. */
 static void test_the_dead_are_not_counted(void **state)
 {
-	(void)state;
 	int64_t lease_ms = slow_ms(600);
 	char options[64];
 	snprintf(options, sizeof(options), "watchdog_ms=%lld", (long long)lease_ms);

@@ -141,7 +141,6 @@ static long long free_permits(void)
 
 static void test_semaphores(void **state)
 {
-	(void)state;
 	open_counters("");
 	starts(RELEASE, .semaphore = pool, .number = 1, .semaphore_release = if_exists, .tag = 7);
 	answers(LK_OP_RELEASE, 0);
@@ -178,7 +177,6 @@ static void test_semaphores(void **state)
 
 static void test_latches(void **state)
 {
-	(void)state;
 	open_counters("");
 	check_int(completed(begin_await(-1, 9), 0).operation, ==, LK_OP_AWAIT);
 	completed(begin_await(0, 0), 0);
@@ -219,7 +217,6 @@ static void test_permits(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit other;
-	(void)state;
 	open_counters("");
 	completed(begin_permit(0, NULL), LK_EBUSY);
 	starts(TRY_SET, .permit_semaphore = slots, .number = 2, .tag = 7);
@@ -262,7 +259,6 @@ static void test_permits(void **state)
 
 static void test_keys_of_other_types(void **state)
 {
-	(void)state;
 	open_counters("");
 	redis_do(&server, "SET pool text");
 	redis_do(&server, "HSET gate a b");
@@ -285,7 +281,6 @@ static void test_a_latch_opens_for_all(void **state)
 {
 	enum { WAITERS = 1000 };
 	static int seen[WAITERS];
-	(void)state;
 	open_counters("");
 	memset(seen, 0, sizeof(seen));
 	set_gate(1);
@@ -329,7 +324,6 @@ static void taken_too_late(int no_loss)
 
 static void test_a_permit_taken_too_late(void **state)
 {
-	(void)state;
 	taken_too_late(0);
 	taken_too_late(1);
 }
@@ -337,7 +331,6 @@ static void test_a_permit_taken_too_late(void **state)
 static void test_a_permit_is_renewed_until_it_is_taken(void **state)
 {
 	char options[64];
-	(void)state;
 	needs_a_thread();
 	snprintf(options, sizeof(options), "watchdog_ms=%lld", slow_ms(300));
 	open_counters(options);
@@ -361,7 +354,6 @@ static void test_a_permit_is_renewed_until_it_is_taken(void **state)
 
 static void test_handles_are_freed_first(void **state)
 {
-	(void)state;
 	open_counters("");
 	server_pause(&server);
 	for (int i = 0; i < 20; i++) {
@@ -387,7 +379,6 @@ static void test_bad_input(void **state)
 	const char *id = "0123456789abcdef0123456789abcdef";
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_cancel *cancel = NULL;
-	(void)state;
 	open_counters("");
 	expect(0, lk_cancel_new(&cancel, &err));
 	expect(LK_EINVAL,
@@ -443,7 +434,6 @@ static void test_the_number_is_said_for_good(void **state)
 {
 	lk_semaphore_options of_pool = LK_SEMAPHORE_OPTIONS_INIT;
 	lk_permit_semaphore_options of_slots = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
-	(void)state;
 	open_counters("");
 	lk_semaphore_free(pool);
 	lk_permit_semaphore_free(slots);

@@ -12,7 +12,6 @@ static void test_the_oldest_first(void **state)
 	enum { REQUESTS = 10 };
 	lk_completion got[REQUESTS] = {LK_COMPLETION_INIT};
 	uint64_t ids[REQUESTS];
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "oldest");
 	for (int i = 0; i < REQUESTS; i++) { /* one owner: each is completed before the next */
@@ -49,7 +48,6 @@ static int descriptors(void)
 static void test_a_queue_takes_one_descriptor(void **state)
 {
 	lk_queue *own = NULL;
-	(void)state;
 	int before = descriptors();
 	expect(0, lk_queue_new(&own, 0, &err));
 	int taken = descriptors() - before;
@@ -61,7 +59,6 @@ static void test_a_queue_takes_one_descriptor(void **state)
 static void test_take_waits_as_long_as_it_is_told(void **state)
 {
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	open_queue();
 	int64_t begun_ms = now_ms();
 	expect(0, lk_queue_take(queue, &got, 1, 60, &err));
@@ -84,7 +81,6 @@ static void test_each_taker_gets_one(void **state)
 	lk_lock *locks[TAKERS];
 	struct threads takers;
 	char name[32];
-	(void)state;
 	open_queue();
 	for (int i = 0; i < TAKERS; i++) {
 		snprintf(name, sizeof(name), "one-%d", i);
@@ -113,7 +109,6 @@ static void test_a_client_has_several_queues(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_queue *second = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	open_queue();
 	expect(0, lk_queue_new(&second, 1, &err));
 	lk_lock *lock = new_lock(client, "several");
@@ -145,7 +140,6 @@ static void test_refused_starts_take_no_room(void **state)
 	lk_queue *small = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
 	uint64_t id = 5;
-	(void)state;
 	open_queue();
 	lk_client *closed = open_client();
 	lk_lock *lock = new_lock(client, "room"), *theirs = new_lock(closed, "room");
@@ -218,7 +212,6 @@ static bool child_is_refused(lk_lock *lock)
 static void test_children(void **state)
 {
 	int status = -1;
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "children");
 	uint64_t id = begin_acquire(lock, "task", -1, 0);
@@ -262,7 +255,6 @@ static void test_many_cancel(void **state)
 	struct threads threads;
 	lk_lock *locks[8];
 	char text[32];
-	(void)state;
 	open_queue();
 	memset(seen, 0, sizeof(seen));
 	for (size_t i = 0; i < COUNT(locks); i++) {
@@ -365,7 +357,6 @@ static void close_while_threads_start(struct closing *closing)
 static void test_close_while_threads_start(void **state)
 {
 	static struct closing closing;
-	(void)state;
 	for (int round = 0; round < 5; round++)
 		close_while_threads_start(&closing);
 }

@@ -21,7 +21,6 @@ static int held_count(lk_client *of)
 /* Each kind of wait that a queue can start is under way, ends, and cannot begin again. */
 static void test_all_waits_end(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *mine = new_lock(client, "held");
 	lk_latch *latch = NULL;
@@ -79,7 +78,6 @@ static void test_all_waits_end(void **state)
 
 static void test_what_is_held_goes_on(void **state)
 {
-	(void)state;
 	open_queue_with("watchdog_ms=1000");
 	lk_lock *lock = new_lock(client, "held"), *next = new_lock(client, "next");
 	lk_held held[2] = {LK_HELD_INIT};
@@ -117,7 +115,6 @@ static void test_what_is_held_goes_on(void **state)
 /* The wait for it can be cancelled, and the drain goes on. */
 static void test_the_wait_is_cancelled(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "held"), *next = new_lock(client, "next");
 	acquire(lock, "me");
@@ -136,7 +133,6 @@ static void test_the_wait_is_cancelled(void **state)
 
 static void test_one_that_is_inside_leaves(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_barrier *barrier[2];
 	uint64_t id = 0;
@@ -163,7 +159,6 @@ static void test_one_that_is_inside_leaves(void **state)
 
 static void test_a_lock_that_is_kept_stays(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "kept");
 	acquire(lock, "me");
@@ -182,7 +177,6 @@ static void test_a_lock_that_is_kept_stays(void **state)
 /* A grant whose answer has not come when the drain begins goes back. */
 static void test_what_is_under_way_goes_back(void **state)
 {
-	(void)state;
 	open_queue_with("command_timeout_ms=600");
 	lk_lock *lock = new_lock(client, "late"), *first = new_lock(client, "first");
 	acquire(first, "me");
@@ -206,14 +200,12 @@ static void test_what_is_under_way_goes_back(void **state)
 static void wait_for_it(size_t index, void *argument)
 {
 	lk_error why = {0};
-	(void)index;
 	check_int(lk_lock_acquire(argument, -1, NULL, &why), ==, LK_EDRAINING);
 	check(strstr(why.message, "drained") != NULL);
 }
 
 static void test_a_blocking_drain(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	struct threads threads;
 	lk_client *first = open_client(), *other = open_client();
@@ -267,7 +259,6 @@ static void is_told(lk_client *of, int type)
 
 static void test_leaders_hand_over(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *first = open_client(), *other = open_client();
 	lk_election *asks = new_candidate(first, "asks", LK_DRAIN_ASK);
@@ -324,7 +315,6 @@ static void test_leaders_hand_over(void **state)
 /* Who hears requests for a lock is told, too. */
 static void test_a_holder_is_asked(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *first = open_client();
 	lk_lock *lock = new_lock(first, "own");
@@ -341,7 +331,6 @@ static void test_a_holder_is_asked(void **state)
 /* Of a multi lock that is held all parts are re-entered; of another none is taken. */
 static void test_a_multi_lock(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	lk_client *first = open_client();
 	lk_lock *part[3] = {new_lock(first, "a"), new_lock(first, "b"), new_lock(first, "c")};
@@ -367,7 +356,6 @@ static void test_a_multi_lock(void **state)
 
 static void test_arguments(void **state)
 {
-	(void)state;
 	lk_held held = {.struct_size = 1};
 	open_queue();
 	expect(LK_EINVAL, lk_client_drain(NULL, 0, NULL, &err));

@@ -52,7 +52,6 @@ static void close_in_flight(int how)
 
 static void test_close_while_requests_start(void **state)
 {
-	(void)state;
 	for (int round = 0; round < 10; round++)
 		close_in_flight(round % 2 ? LK_CLOSE_RELEASE : LK_CLOSE_IF_IDLE);
 }
@@ -60,7 +59,6 @@ static void test_close_while_requests_start(void **state)
 /* The client is freed first; what was not taken can be. */
 static void test_a_queue_outlives_its_client(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "outlives");
 	stranger_takes("outlives", 3600000);
@@ -78,7 +76,6 @@ static void test_a_queue_outlives_its_client(void **state)
  * behind one that was refused. The second client sends its record before its first try. */
 static void test_a_replica_holds_nothing(void **state)
 {
-	(void)state;
 	for (int records = 0; records < 2; records++) {
 		lk_error wrong = {.code = 0};
 		open_queue_with(records ? "client_record=short" : "");
@@ -115,7 +112,6 @@ int pthread_mutex_trylock(pthread_mutex_t *mutex)
 /* What the background thread could not read at once it reads soon, not at the command limit. */
 static void test_a_busy_connection_is_read_later(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "busy");
 	acquire(lock, "task");
@@ -143,7 +139,6 @@ static long long looks(void)
  */
 static void test_waits_send_nothing(void **state)
 {
-	(void)state;
 	open_queue();
 	long long before = looks();
 	make_locks();

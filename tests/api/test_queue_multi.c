@@ -56,7 +56,6 @@ static int check_both(void **state)
 
 static void test_all_or_none(void **state)
 {
-	(void)state;
 	struct multi_set set;
 	open_multi_set(&set, "");
 	lk_completion got = acquire(set.all, "o");
@@ -84,7 +83,6 @@ static void test_all_or_none(void **state)
 static void test_many_take_turns(void **state)
 {
 	enum { MANY = 12, ROUNDS = 5 };
-	(void)state;
 	struct multi_set set;
 	char owner[MANY][8];
 	int held = 0, rounds[MANY] = {0};
@@ -113,7 +111,6 @@ static void test_many_take_turns(void **state)
 /* While it waits for a part of the other client. */
 static void test_either_client_is_closed(void **state)
 {
-	(void)state;
 	for (int which = 0; which < 2; which++) {
 		struct multi_set set;
 		open_multi_set(&set, "");
@@ -132,7 +129,6 @@ static void test_either_client_is_closed(void **state)
 
 static void test_one_loop_drives_all_of_them(void **state)
 {
-	(void)state;
 	lk_config *config = NULL;
 	lk_client *driven = NULL;
 	lk_lock *all = NULL;

@@ -70,7 +70,6 @@ static void test_notices_are_completions(void **state)
 {
 	lk_acquire_options options = unrenewed("task", 7, 600);
 	lk_lock *lock = NULL;
-	(void)state;
 	open_queue();
 	expect(0, lk_fenced_lock_new(&lock, client, "fenced", LK_STRLEN, NULL, &err));
 	uint64_t id = begin_notices(client);
@@ -101,7 +100,6 @@ static void test_notices_say_why(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	char config[64];
-	(void)state;
 	options.owner = "task";
 	snprintf(config, sizeof(config), "watchdog_ms=%lld", slow_ms(1500));
 	open_queue_with(config);
@@ -124,7 +122,6 @@ static void test_notices_say_why(void **state)
 
 static void hold_until_the_end(size_t index, void *argument)
 {
-	(void)index;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.tag = 5;
 	expect(0, lk_lock_acquire(argument, -1, &options, &err));
@@ -133,7 +130,6 @@ static void hold_until_the_end(size_t index, void *argument)
 static void test_a_thread_that_ends_while_it_holds(void **state)
 {
 	struct threads thread;
-	(void)state;
 	needs_a_thread();
 	open_queue();
 	lk_lock *lock = new_lock(client, "thread");
@@ -152,7 +148,6 @@ static void test_a_thread_that_ends_while_it_holds(void **state)
 static void test_the_completion_of_the_acquire_comes_first(void **state)
 {
 	lk_acquire_options options = unrenewed("task", 7, 2000);
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "first"), *before = new_lock(client, "before");
 	uint64_t id = begin_notices(client);
@@ -195,7 +190,6 @@ static void test_a_small_queue_drops_none(void **state)
 	int risks[HOLDS] = {0}, losses[HOLDS] = {0};
 	lk_acquire_options options = unrenewed("task", 0, 100);
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	client = open_driven("%s", "");
 	expect(0, lk_queue_new(&queue, 1, &err));
 	begin_notices(client);
@@ -228,7 +222,6 @@ static void test_a_small_queue_drops_none(void **state)
 
 static void test_a_release_deletes_its_notice(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "deletes"), *other = new_lock(client, "stays");
 	uint64_t id = begin_notices(client);
@@ -257,7 +250,6 @@ static void test_a_release_deletes_its_notice(void **state)
 static void test_notices_that_wait_already(void **state)
 {
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "already");
 	hold(lock, "task", 4, 300);
@@ -280,7 +272,6 @@ static void test_notices_that_wait_already(void **state)
 static void test_several_at_a_time(void **state)
 {
 	lk_completion got[8] = {LK_COMPLETION_INIT};
-	(void)state;
 	open_queue();
 	lk_lock *lost = new_lock(client, "lost"), *lock = new_lock(client, "held");
 	uint64_t id = begin_notices(client);
@@ -310,7 +301,6 @@ static void test_several_at_a_time(void **state)
 
 static void test_two_clients_on_one_queue(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_client *other = open_driven("%s", "");
 	lk_lock *lock = new_lock(client, "mine"), *theirs = new_lock(other, "theirs");
@@ -337,7 +327,6 @@ static void test_one_client_has_one_queue(void **state)
 {
 	lk_queue *second = NULL;
 	uint64_t other = 5;
-	(void)state;
 	open_queue();
 	expect(0, lk_queue_new(&second, 0, &err));
 	uint64_t id = begin_notices(client);
@@ -402,7 +391,6 @@ static void test_each_goes_to_one_thread(void **state)
 	static lk_lock *locks[HOLDS];
 	static struct takers takers;
 	struct threads threads;
-	(void)state;
 	memset(&takers, 0, sizeof(takers));
 	open_queue();
 	uint64_t id = begin_notices(client);
@@ -436,7 +424,6 @@ struct changing {
 static void begin_and_cancel(size_t index, void *argument)
 {
 	struct changing *changing = argument;
-	(void)index;
 	while (!changing->over) {
 		uint64_t id = 0;
 		if (lk_queue_start(queue, request_of(NOTICE, .client = client, .tag = TAG), &id,
@@ -451,7 +438,6 @@ static void take_all(size_t index, void *argument)
 {
 	struct changing *changing = argument;
 	lk_completion got[4] = {LK_COMPLETION_INIT};
-	(void)index;
 	for (int count = 1; count > 0 || !changing->over;) {
 		count = lk_queue_take(queue, got, COUNT(got), 1, &err);
 		for (int i = 0; i < count; i++)
@@ -472,7 +458,6 @@ static void test_requests_come_and_go(void **state)
 	struct threads threads;
 	lk_event event = LK_EVENT_INIT;
 	int left = 0;
-	(void)state;
 	open_queue();
 	threads_start(&threads, 4, change, &changing);
 	for (size_t i = 0; i < LOCKS; i++) {
@@ -502,7 +487,6 @@ static void test_requests_come_and_go(void **state)
 
 static void test_close_ends_the_request_after_the_last_notice(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "close"), *lost = new_lock(client, "lost");
 	uint64_t id = begin_notices(client);
@@ -528,7 +512,6 @@ static void test_a_close_that_is_not_done(void **state)
 {
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	needs_a_thread();
 	client = open_driven("command_timeout_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
@@ -552,7 +535,6 @@ static void test_a_close_that_is_not_done(void **state)
 static void test_free_ends_the_request(void **state)
 {
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	open_queue();
 	uint64_t id = begin_notices(client);
 	check(!queue_is_readable());
@@ -568,7 +550,6 @@ static void test_free_ends_the_request(void **state)
 static void take_one(size_t index, void *argument)
 {
 	lk_completion *got = argument;
-	(void)index;
 	expect(1, lk_queue_take(queue, got, 1, -1, &err));
 }
 
@@ -576,7 +557,6 @@ static void test_close_wakes_who_takes(void **state)
 {
 	struct threads thread;
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	open_queue();
 	uint64_t id = begin_notices(client);
 	threads_start(&thread, 1, take_one, &got);
@@ -592,7 +572,6 @@ static void test_close_wakes_who_takes(void **state)
 static void test_the_completion_of_the_close_comes_last(void **state)
 {
 	uint64_t close;
-	(void)state;
 	if (!program_drives())
 		check_skip("it takes a client that the program drives");
 	open_queue();
@@ -618,7 +597,6 @@ static void test_the_completion_of_the_close_comes_last(void **state)
 static void test_bad_input(void **state)
 {
 	uint64_t id = 5;
-	(void)state;
 	open_queue();
 	lk_client *closed = open_client();
 	expect(0, program_close(closed, LK_CLOSE_IF_IDLE, &err));
@@ -650,7 +628,6 @@ static int in_child(lk_client *own, uint64_t id)
 static void test_fork(void **state)
 {
 	int status = -1;
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "fork");
 	uint64_t id = begin_notices(client);

@@ -103,7 +103,6 @@ static void test_all_or_none(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit ids[THREE];
-	(void)state;
 	open_slots(5, "");
 	options.lease_ms = 20000;
 	options.tag = 41;
@@ -137,7 +136,6 @@ static void test_as_many_as_can_be(void **state)
 {
 	static lk_permit ids[LK_PERMITS_AT_ONCE_MAX];
 	enum { MOST = LK_PERMITS_AT_ONCE_MAX };
-	(void)state;
 	open_slots(MOST, "");
 	take(ids, MOST);
 	check_used(MOST);
@@ -159,7 +157,6 @@ static void test_as_many_as_can_be(void **state)
 static void test_the_ids_outlive_all(void **state)
 {
 	lk_permit before[THREE], after[THREE], one;
-	(void)state;
 	open_slots(5, "");
 	lk_completion copy = completed(begin_take(THREE, -1, NULL), 0);
 	ids_of(&copy, before, THREE);
@@ -184,7 +181,6 @@ static void test_one_is_unknown(void **state)
 {
 	char options[64];
 	lk_permit ids[4];
-	(void)state;
 	snprintf(options, sizeof(options), "watchdog_ms=%lld", slow_ms(600));
 	open_slots(4, options);
 	take(ids, THREE);
@@ -208,7 +204,6 @@ static void test_one_is_lost(void **state)
 {
 	char options[64];
 	lk_permit ids[THREE];
-	(void)state;
 	open_slots(THREE, "");
 	take(ids, THREE);
 	lose_one("ZPOPMIN");
@@ -255,7 +250,6 @@ static void taken_too_late(int no_loss)
 
 static void test_taken_too_late(void **state)
 {
-	(void)state;
 	taken_too_late(0);
 	taken_too_late(1);
 }
@@ -281,7 +275,6 @@ static void one_ended_before(const char *pop, const char *options, uint64_t lost
 static void test_one_ended_before_all_were_taken(void **state)
 {
 	char options[64];
-	(void)state;
 	snprintf(options, sizeof(options), "watchdog_ms=%lld", slow_ms(300));
 	one_ended_before("ZPOPMIN", options, 1);
 	one_ended_before("ZPOPMAX", options, 1);
@@ -291,7 +284,6 @@ static void test_one_ended_before_all_were_taken(void **state)
 static void test_a_completion_that_is_never_taken(void **state)
 {
 	lk_permit ids[THREE];
-	(void)state;
 	open_slots(THREE, "");
 	uint64_t id = begin_take(THREE, -1, NULL);
 	wait_until(queue_is_readable(), 5000);
@@ -314,7 +306,6 @@ static void test_a_completion_that_is_never_taken(void **state)
 static void test_handles_and_ids_are_freed_first(void **state)
 {
 	lk_permit ids[2 * THREE];
-	(void)state;
 	open_slots(2 * THREE, "");
 	take(ids, 2 * THREE);
 	server_pause(&server);
@@ -341,7 +332,6 @@ static void test_bad_input(void **state)
 	const int64_t wrong[] = {0, -1, INT64_MIN, LK_PERMITS_AT_ONCE_MAX + 1, INT64_MAX};
 	lk_permit ids[2] = {{"0123456789abcdef0123456789abcdef"},
 			    {"0123456789abcdef0123456789abcde0"}};
-	(void)state;
 	open_slots(2, "");
 	for (size_t i = 0; i < COUNT(wrong); i++) {
 		refuses(ACQUIRE, .permit_semaphore = slots, .number = wrong[i], .wait_ms = -1);
@@ -375,7 +365,6 @@ static void test_bad_input(void **state)
 static void test_completions_without_ids(void **state)
 {
 	lk_permit ids[THREE], before[THREE];
-	(void)state;
 	open_slots(THREE, "");
 	memset(before, 'b', sizeof(before));
 	memset(ids, 'b', sizeof(ids));
@@ -411,7 +400,6 @@ static void test_a_full_queue_refuses(void **state)
 	lk_queue *small = NULL;
 	lk_completion got = LK_COMPLETION_INIT;
 	lk_permit ids[THREE];
-	(void)state;
 	open_slots(THREE, "");
 	expect(0, lk_queue_new(&small, 1, &err));
 	expect(0, lk_queue_start(small,

@@ -59,7 +59,6 @@ static void hold(lk_lock *lock, const char *owner, int64_t lease_ms)
 
 static void test_called_when_something_comes(void **state)
 {
-	(void)state;
 	open_ready();
 	lk_lock *lock = new_lock(client, "comes");
 	for (int round = 1; round < 4; round++) {
@@ -81,7 +80,6 @@ static void test_called_for_notices(void **state)
 {
 	uint64_t id;
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	open_ready();
 	lk_lock *lock = new_lock(client, "notice");
 	expect(0, lk_queue_start(queue, request_of(NOTICE, .client = client), &id, &err));
@@ -127,7 +125,6 @@ static void call_everything(size_t index, void *argument)
 	lk_completion got = LK_COMPLETION_INIT;
 	lk_event event = LK_EVENT_INIT;
 	int64_t deadline_ns;
-	(void)index;
 	check(queue_is_readable());
 	expect(1, lk_queue_take(queue, &got, 1, 0, &err));
 	begin_release(lock, "nobody");
@@ -149,7 +146,6 @@ static void call_everything(size_t index, void *argument)
 static void test_no_mutex_is_held(void **state)
 {
 	struct threads thread;
-	(void)state;
 	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "free");
@@ -169,7 +165,6 @@ static void test_no_mutex_is_held_at_notices(void **state)
 {
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	uint64_t id;
-	(void)state;
 	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "free");
@@ -196,7 +191,6 @@ static void test_no_mutex_is_held_at_notices(void **state)
 
 static void close_meanwhile(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_client_close(argument, LK_CLOSE_RELEASE, &err));
 }
 
@@ -209,7 +203,6 @@ static void test_a_close_waits_for_a_try_between_two_heads(void **state)
 	enum { WAITERS = 300 }; /* more than are delivered at once */
 	struct threads thread;
 	char owner[32];
-	(void)state;
 	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "between");
@@ -276,7 +269,6 @@ static void take_when_woken(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
 	lk_completion got[7] = {LK_COMPLETION_INIT};
-	(void)index;
 	while (!crowd->over) {
 		struct timespec limit;
 		int count;
@@ -297,7 +289,6 @@ static void test_no_wake_up_is_lost(void **state)
 	static struct crowd crowd;
 	struct threads starters, taker;
 	char name[32];
-	(void)state;
 	memset(&crowd, 0, sizeof(crowd));
 	open_ready();
 	for (size_t i = 0; i < CLIENTS; i++) {
@@ -327,8 +318,6 @@ static void test_no_wake_up_is_lost(void **state)
 
 static void let_it_return(size_t index, void *argument)
 {
-	(void)index;
-	(void)argument;
 	sleep_ms(slow_ms(100));
 	check_int(ready.left, ==, 0);
 	ready.stays = false;
@@ -337,7 +326,6 @@ static void let_it_return(size_t index, void *argument)
 static void test_free_waits_for_it(void **state)
 {
 	struct threads thread;
-	(void)state;
 	needs_a_thread();
 	open_ready();
 	lk_lock *lock = new_lock(client, "waits");
@@ -366,7 +354,6 @@ static void test_bad_input(void **state)
 {
 	_Atomic int calls = 0;
 	int status = -1;
-	(void)state;
 	open_ready();
 	expect(LK_EINVAL, lk_queue_on_ready(queue, NULL, NULL, &err));
 	expect(LK_EINVAL, lk_queue_on_ready(NULL, on_ready, NULL, &err));

@@ -41,7 +41,6 @@ static int64_t left_ms(const lk_completion *completion)
 /* Also a deadline, a re-entry, another owner, and the end of it on every node. */
 static void test_all_nodes_have_it(void **state)
 {
-	(void)state;
 	struct set set;
 	open_set(&set, "");
 	lk_completion got = acquire(set.lock, "a");
@@ -63,7 +62,6 @@ static void test_all_nodes_have_it(void **state)
 /* Two programs, of which one waits until the other releases. */
 static void test_a_waiter_is_next(void **state)
 {
-	(void)state;
 	struct set ours, theirs;
 	open_set(&theirs, "");
 	lk_queue *their_queue = queue;
@@ -85,7 +83,6 @@ static void test_a_waiter_is_next(void **state)
 
 static void test_one_loop_drives_all_of_them(void **state)
 {
-	(void)state;
 	lk_client *mixed[MOST];
 	lk_lock *lock = NULL;
 	lk_config *config = NULL;

@@ -53,7 +53,6 @@ static void ends_with_its_lease(uint64_t id, int64_t deadline_ns)
 
 static void test_a_release_ends_with_its_lease(void **state)
 {
-	(void)state;
 	open_queue_with(command_limit(PATIENT_MS));
 	for (size_t i = 0; i < COUNT(some_kinds); i++) {
 		lk_lock *lock = new_kind(some_kinds[i], client);
@@ -71,7 +70,6 @@ static void test_a_release_ends_with_its_lease(void **state)
 /* Who waits in this client is not kept back any longer: its try is sent, and may be granted. */
 static void test_the_next_waiter_goes_on_with_the_end_of_the_lease(void **state)
 {
-	(void)state;
 	open_queue_with(command_limit(PATIENT_MS));
 	lk_lock *lock = new_lock(client, "next");
 	int64_t deadline_ns = take_leased(lock, "task");
@@ -89,7 +87,6 @@ static void test_the_next_waiter_goes_on_with_the_end_of_the_lease(void **state)
 
 static void test_an_extension_ends_with_its_lease(void **state)
 {
-	(void)state;
 	open_queue_with(command_limit(PATIENT_MS));
 	for (size_t i = 0; i < COUNT(some_kinds); i++) {
 		lk_lock *lock = new_kind(some_kinds[i], client);
@@ -112,7 +109,6 @@ static void test_a_permit_ends_with_its_lease(void **state)
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit_semaphore *slots = NULL;
 	uint64_t id = 0;
-	(void)state;
 	open_queue_with(command_limit(PATIENT_MS));
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", LK_STRLEN, NULL, &err));
 	redis_do(&server, "SET slots 2");
@@ -137,7 +133,6 @@ static void test_a_permit_ends_with_its_lease(void **state)
 /* Its try is sent, and may be granted. */
 static void wait_for_it(size_t index, void *argument)
 {
-	(void)index;
 	expect(LK_EMAYBEHELD, lk_lock_acquire(argument, slow_ms(WAIT_MS), NULL, &err));
 }
 
@@ -146,7 +141,6 @@ static void test_a_release_that_nobody_waits_for_keeps_nobody_back(void **state)
 	struct threads threads;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options give = LK_RELEASE_OPTIONS_INIT;
-	(void)state;
 	needs_a_thread();
 	open_queue_with(command_limit(PATIENT_MS));
 	lk_lock *lock = new_lock(client, "sent off");
@@ -202,7 +196,6 @@ static void test_releases_and_extensions_are_told_before_the_close(void **state)
 {
 	static const char *const names[] = {"given", "extended", "held"};
 	lk_lock *locks[3];
-	(void)state;
 	open_silent(locks, names);
 	uint64_t sent = stats_of(client).commands;
 	begin_release(locks[0], "task");
@@ -223,7 +216,6 @@ static void test_the_close_comes_last_in_its_queue(void **state)
 	static const char *const names[] = {"given", "extended", "held"};
 	static const int how[] = {LK_CLOSE_RELEASE, LK_CLOSE_ABANDON};
 	lk_lock *locks[3];
-	(void)state;
 	if (!program_drives())
 		check_skip("it takes a client that the program drives");
 	for (size_t i = 0; i < COUNT(how); i++) {
@@ -249,7 +241,6 @@ static void test_the_close_comes_last_in_its_queue(void **state)
 static void test_changes_are_told_before_the_close(void **state)
 {
 	lk_semaphore *pool = NULL;
-	(void)state;
 	open_queue_with(command_limit(300));
 	redis_do(&server, "SET pool 3");
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
@@ -287,7 +278,6 @@ static void close_set(struct multi_set *set)
 static void test_a_multi_lock_ends_with_its_lease(void **state)
 {
 	struct multi_set set;
-	(void)state;
 	open_multi_set(&set, command_limit(PATIENT_MS));
 	for (int silent = 0; silent < 2; silent++) {
 		struct server *paused = silent ? &other_server : &server;
@@ -317,7 +307,6 @@ static void test_a_part_of_a_multi_lock_may_outlast_its_extension(void **state)
 	struct multi_set set;
 	lk_acquire_options longer = LK_ACQUIRE_OPTIONS_INIT;
 	uint64_t id = 0;
-	(void)state;
 	longer.owner = "task";
 	longer.lease_ms = slow_ms(20000);
 	open_multi_set(&set, command_limit(PATIENT_MS));
@@ -360,7 +349,6 @@ static void close_with_a_multi_lock(int silent, int closed, bool extends)
 
 static void test_a_multi_lock_is_told_before_the_close(void **state)
 {
-	(void)state;
 	for (int variant = 0; variant < 8; variant++)
 		close_with_a_multi_lock(variant & 1, variant >> 1 & 1, variant >> 2 & 1);
 }

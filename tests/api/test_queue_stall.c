@@ -55,7 +55,6 @@ static int start(const struct start *start)
 static void start_and_stall(size_t index, void *argument)
 {
 	struct start *stalling = argument;
-	(void)index;
 	until_stall = stalling->stall_at;
 	stalling->code = start(stalling);
 	until_stall = 0;
@@ -64,7 +63,6 @@ static void start_and_stall(size_t index, void *argument)
 
 static void close_meanwhile(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, program_close(argument, LK_CLOSE_RELEASE, &err));
 }
 
@@ -120,14 +118,12 @@ static void close_behind_each(bool used)
 
 static void test_close_while_a_start_stalls(void **state)
 {
-	(void)state;
 	close_behind_each(true);
 }
 
 /* Nothing runs in the background of the client yet. */
 static void test_close_while_the_first_start_stalls(void **state)
 {
-	(void)state;
 	close_behind_each(false);
 }
 
@@ -157,7 +153,6 @@ void __wrap_lk__op_call(struct lk__op *op, struct lk__conn *conn, struct lk__req
 /* The loop has nothing left to wait for, but the answer of a try that nobody wants. */
 static void test_a_cancel_in_the_turn_of_its_start(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "wanted");
 	acquire(lock, "task");

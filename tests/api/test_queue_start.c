@@ -137,7 +137,6 @@ static void refuse(const lk_request *request, const char *why)
 
 static void test_an_operation_of_another_handle(void **state)
 {
-	(void)state;
 	open_handles();
 	for (int operation = 0; operation < 30; operation++) {
 		for (enum handle handle = 0; handle < HANDLES; handle++) {
@@ -151,7 +150,6 @@ static void test_an_operation_of_another_handle(void **state)
 
 static void test_a_member_that_is_not_used(void **state)
 {
-	(void)state;
 	open_handles();
 	for (size_t i = 0; i < COUNT(uses); i++) {
 		for (unsigned member = 1; member < 1u << MEMBERS; member <<= 1) {
@@ -169,7 +167,6 @@ static void test_a_member_that_is_not_used(void **state)
 
 static void test_one_handle(void **state)
 {
-	(void)state;
 	open_handles();
 	lk_request request = LK_REQUEST_INIT;
 	request.operation = LK_OP_DELETE;

@@ -42,7 +42,6 @@ static void waits_for(enum kind theirs, enum kind ours)
 
 static void test_every_kind_waits_for_another_client(void **state)
 {
-	(void)state;
 	open_queue();
 	for (size_t i = 0; i < KINDS; i++)
 		if (i != KIND_READ)
@@ -54,7 +53,6 @@ static void test_every_kind_waits_for_another_client(void **state)
 
 static void test_a_reader_does_not_become_a_writer(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *writer = new_kind(KIND_WRITE, client), *reader = new_kind(KIND_READ, client);
 	acquire(reader, "task");
@@ -83,7 +81,6 @@ static void test_a_loss_before_it_was_taken(void **state)
 {
 	lk_event event = LK_EVENT_INIT;
 	int type;
-	(void)state;
 	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "lost");
@@ -105,7 +102,6 @@ static void test_a_loss_before_it_was_taken(void **state)
 
 static void test_a_grant_keeps_its_client_open(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "open");
 	uint64_t id = begin_acquire(lock, "task", -1, 0);
@@ -120,7 +116,6 @@ static void test_a_grant_keeps_its_client_open(void **state)
 /* The close has released it: a completion that said 0 would not be true. */
 static void test_taken_after_a_close_that_released(void **state)
 {
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "closed");
 	begin_acquire(lock, "task", -1, 0);
@@ -136,7 +131,6 @@ static void test_taken_after_a_close_that_released(void **state)
 /* The try is on its way when the client is closed: it may be held until that was given back. */
 static void test_closed_over_a_try(void **state)
 {
-	(void)state;
 	for (int late = 0; late < 2; late++) {
 		open_queue_with(command_limit(300));
 		lk_lock *lock = new_lock(client, "over");
@@ -167,7 +161,6 @@ static void test_starts_wait_for_no_server(void **state)
 	enum { REQUESTS = 200 };
 	char owner[32];
 	int left = REQUESTS;
-	(void)state;
 	client = open_driven("connect_timeout_ms=60000 command_timeout_ms=60000");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "silent");
@@ -195,7 +188,6 @@ static void test_starts_wait_for_no_server(void **state)
 /* Its try is on its way, and has no answer. */
 static void test_cancel_waits_for_no_server(void **state)
 {
-	(void)state;
 	client = open_driven("command_timeout_ms=60000");
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "stopped");
@@ -218,7 +210,6 @@ static void test_cancel_waits_for_no_server(void **state)
 
 static void test_handles_may_be_freed(void **state)
 {
-	(void)state;
 	open_queue();
 	for (size_t i = 0; i < KINDS; i++) {
 		lk_lock *lock = new_kind(i, client);
@@ -240,7 +231,6 @@ static void test_handles_may_be_freed(void **state)
 
 static void begin_here(size_t index, void *argument)
 {
-	(void)index;
 	begin_acquire(argument, "task", -1, 0);
 }
 
@@ -249,7 +239,6 @@ static void test_the_owner_is_no_thread(void **state)
 {
 	struct threads thread;
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	client = open_driven("watchdog_ms=%lld", slow_ms(300));
 	expect(0, lk_queue_new(&queue, 0, &err));
 	lk_lock *lock = new_lock(client, "name");
@@ -268,7 +257,6 @@ static void test_names_of_owners(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	char longest[LK_OWNER_SIZE_MAX + 2];
-	(void)state;
 	open_queue();
 	lk_lock *lock = new_lock(client, "owners");
 	memset(longest, 'o', sizeof(longest));
@@ -289,7 +277,6 @@ static void test_names_of_owners(void **state)
 
 static void test_what_an_acquire_can_say(void **state)
 {
-	(void)state;
 	needs_a_thread();
 	client = open_driven("max_waiters=4");
 	expect(0, lk_queue_new(&queue, 0, &err));

@@ -3,7 +3,6 @@
 
 static void test_all_nodes_have_it(void **state)
 {
-	(void)state;
 	struct quorum ours, theirs;
 	lk_acquire_options options = with_lease(20000);
 	open_quorum(&ours, NODES, "", NULL);
@@ -33,7 +32,6 @@ static void test_all_nodes_have_it(void **state)
 
 static void test_a_majority_is_enough_and_a_minority_is_not(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	open_quorum(&quorum, NODES, "", NULL);
 	stranger_on(0, 60000);
@@ -52,7 +50,6 @@ static void test_a_majority_is_enough_and_a_minority_is_not(void **state)
 
 static void test_dead_nodes(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	open_quorum(&quorum, NODES, "", NULL);
 	server_kill(&nodes[0]);
@@ -77,7 +74,6 @@ static void test_dead_nodes(void **state)
  * left for the next look, which is 10 s away. */
 static void test_a_node_that_was_busy_joins(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_acquire_options options = with_lease(60000);
 	open_quorum(&quorum, MOST, "", NULL);
@@ -94,7 +90,6 @@ static void test_a_node_that_was_busy_joins(void **state)
 /* A node that was not asked has not granted it: the quorum is certain to be missed. */
 static void test_a_node_that_was_not_asked_holds_nothing(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	options.quarantine_ms = -1;
@@ -121,7 +116,6 @@ static void test_a_node_that_was_not_asked_holds_nothing(void **state)
 /* The other owner has one node of three, and a second does not answer. */
 static void test_an_owner_in_the_way_does_not_hide_what_may_be_held(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	open_quorum(&quorum, MOST, command_limit(300), NULL);
 	know_all(&quorum, MOST);
@@ -137,7 +131,6 @@ static void test_an_owner_in_the_way_does_not_hide_what_may_be_held(void **state
 /* It waits behind a hold of its own client, and has used most of its limit before its first try. */
 static void test_a_wait_limit_bounds_the_first_try_of_a_caller_that_has_waited(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	lk_acquire_options other = with_lease(slow_ms(600));
@@ -161,7 +154,6 @@ static void test_a_wait_limit_bounds_the_first_try_of_a_caller_that_has_waited(v
 /* It cannot grant, but two of three can: the owner in the way is waited for. */
 static void test_one_wrong_key_does_not_end_the_wait(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	open_quorum(&quorum, MOST, "", NULL);
 	know_all(&quorum, MOST);
@@ -175,7 +167,6 @@ static void test_one_wrong_key_does_not_end_the_wait(void **state)
 
 static void test_nobody_waits_for_the_release(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	release.no_wait = 1;
@@ -191,7 +182,6 @@ static void test_nobody_waits_for_the_release(void **state)
 
 static void test_a_fresh_node_has_no_vote(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	options.quarantine_ms = 600000;
@@ -217,7 +207,6 @@ static void test_a_fresh_node_has_no_vote(void **state)
 
 static void test_two_addresses_of_one_server(void **state)
 {
-	(void)state;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	options.quarantine_ms = -1;
 	lk_client *clients[] = {open_client_at(nodes[0].url_unix, ""),
@@ -241,7 +230,6 @@ static void test_two_addresses_of_one_server(void **state)
 
 static void test_strings_are_shared_with_others(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	options.quarantine_ms = -1;
@@ -264,7 +252,6 @@ static void test_strings_are_shared_with_others(void **state)
 
 static void wait_in_vain(size_t index, void *argument)
 {
-	(void)index;
 	int rc = lk_lock_acquire(argument, -1, NULL, &err);
 	check(rc == LK_ENOQUORUM || rc == LK_EMAYBEHELD);
 }
@@ -299,14 +286,12 @@ static void wait_without_a_majority(void (*end)(struct server *server))
 
 static void test_a_wait_without_limit_ends_with_its_nodes(void **state)
 {
-	(void)state;
 	wait_without_a_majority(server_kill);
 	wait_without_a_majority(server_pause);
 }
 
 static void test_bad_input(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
 	lk_lock *out = NULL;

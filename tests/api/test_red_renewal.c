@@ -4,7 +4,6 @@
 /* No watchdog: but a lost connection lets it look, and what it then gives is to last. */
 static void test_a_named_lease_is_repaired(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_acquire_options options = with_lease(60000);
 	open_quorum(&quorum, MOST, "", NULL);
@@ -24,7 +23,6 @@ static void test_a_named_lease_is_repaired(void **state)
 /* What the first node that did not confirm it says is told beside the count. */
 static void test_notices_say_why(void **state)
 {
-	(void)state;
 	struct quorum quorum;
 	lk_event event = LK_EVENT_INIT;
 	char config[64];

@@ -36,7 +36,6 @@ static long descriptors(void)
 
 static void test_descriptors_of_a_client(void **state)
 {
-	(void)state;
 	long before = descriptors();
 	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(300));
 	check_int(descriptors() - before, <=, DESCRIPTORS_NEW);
@@ -62,7 +61,6 @@ static void test_more_clients_than_keys(void **state)
 	struct rlimit usual, most;
 	size_t count = 0;
 	int code = 0;
-	(void)state;
 	check(getrlimit(RLIMIT_NOFILE, &usual) == 0);
 	most = usual;
 	most.rlim_cur = usual.rlim_max;
@@ -122,7 +120,6 @@ static void *use_multi_lock(void *argument)
 	lk_lock *part[LK_MULTI_LOCK_MAX], *multi = NULL;
 	lk_client *client = open_client();
 	char name[16];
-	(void)argument;
 	check_in_thread = true;
 	for (size_t i = 0; i < COUNT(part); i++) {
 		snprintf(name, sizeof(name), "part %zu", i);
@@ -141,7 +138,6 @@ static void *use_red_lock(void *argument)
 	lk_client *client[MOST];
 	lk_lock *red = NULL;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
-	(void)argument;
 	check_in_thread = true;
 	options.quarantine_ms = -1;
 	for (size_t i = 0; i < MOST; i++)
@@ -161,7 +157,6 @@ static void *use_kinds(void *argument)
 	lk_permit_semaphore *permits = NULL;
 	lk_permit permit;
 	int64_t count;
-	(void)argument;
 	check_in_thread = true;
 	use(new_lock(client, "lock"));
 	expect(0, lk_fair_lock_new(&lock, client, "fair", 4, &err));
@@ -192,13 +187,11 @@ static void check_stack(const char *what, void *(*body)(void *), size_t most)
 #ifndef SANITIZED
 	check_int(used, <=, most);
 #else
-	(void)most;
 #endif
 }
 
 static void test_stack_of_a_call(void **state)
 {
-	(void)state;
 	check_stack("kinds", use_kinds, STACK_OF_A_CALL);
 	check_stack("multi lock", use_multi_lock, STACK_OF_A_MULTI_LOCK);
 	check_stack("red lock", use_red_lock, STACK_OF_A_CALL);

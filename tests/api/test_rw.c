@@ -65,7 +65,6 @@ struct crowd {
 
 static void test_reentry_on_both_sides_costs_no_command(void **state)
 {
-	(void)state;
 	struct sides sides = open_sides("again");
 	lk_lock *both[] = {sides.read, sides.write};
 	for (size_t i = 0; i < COUNT(both); i++) {
@@ -88,7 +87,6 @@ static void test_reentry_on_both_sides_costs_no_command(void **state)
 
 static void test_an_upgrade_is_refused_at_once(void **state)
 {
-	(void)state;
 	struct sides sides = open_sides("up");
 	expect(0, lk_lock_acquire(sides.read, -1, NULL, &err));
 	long long calls = redis_info(&server, "commandstats", "cmdstat_evalsha:calls=");
@@ -108,7 +106,6 @@ static void test_an_upgrade_is_refused_at_once(void **state)
 
 static void test_an_upgrade_is_refused_to_a_named_owner(void **state)
 {
-	(void)state;
 	struct sides sides = open_sides("up");
 	expect(0, take_as(sides.read, "job", 0, 1000));
 	expect(LK_EUPGRADE, take_as(sides.write, "job", 0, 60000));
@@ -130,7 +127,6 @@ static void test_an_upgrade_is_refused_to_a_named_owner(void **state)
 static void read_once(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
-	(void)index;
 	expect(0, lk_lock_acquire(crowd->sides.read, -1, NULL, &err));
 	crowd->reading++;
 	wait_until(crowd->writing == 0, 20000);
@@ -139,7 +135,6 @@ static void read_once(size_t index, void *argument)
 
 static void test_a_downgrade_admits_waiting_readers(void **state)
 {
-	(void)state;
 	struct crowd crowd = {.sides = open_sides_with("down", 0, slow_ms(60000)), .writing = 1};
 	struct threads threads;
 	expect(0, lk_lock_acquire(crowd.sides.write, -1, NULL, &err));
@@ -188,7 +183,6 @@ static uint64_t grants(const struct relay *relay)
 
 static void test_readers_can_keep_a_writer_out(void **state)
 {
-	(void)state;
 	struct relay relay = {.sides = open_sides("starved")};
 	struct threads threads;
 	threads_start(&threads, 2, read_in_turns, &relay);
@@ -204,7 +198,6 @@ static void test_readers_can_keep_a_writer_out(void **state)
 static void write_once(size_t index, void *argument)
 {
 	struct relay *relay = argument;
-	(void)index;
 	expect(0, lk_lock_acquire(relay->sides.write, slow_ms(20000), NULL, &err));
 	relay->stop = true;
 	expect(0, lk_lock_release(relay->sides.write, NULL, &err));
@@ -212,7 +205,6 @@ static void write_once(size_t index, void *argument)
 
 static void test_a_preferred_writer_comes_next(void **state)
 {
-	(void)state;
 	struct relay relay = {.sides = open_sides_with("preferred", 1, 30000)};
 	struct threads readers, writer;
 	threads_start(&readers, 2, read_in_turns, &relay);
@@ -239,7 +231,6 @@ static void write_in_vain(size_t index, void *argument)
 {
 	struct late_writer *late = argument;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)index;
 	options.cancel = late->cancel;
 	expect(late->wanted, lk_lock_acquire(late->sides.write, late->wait_ms, &options, &err));
 }
@@ -273,19 +264,16 @@ static void writer_leaves(int64_t wait_ms, int wanted)
 
 static void test_readers_do_not_wait_for_a_cancelled_writer(void **state)
 {
-	(void)state;
 	writer_leaves(slow_ms(60000), LK_ECANCELLED);
 }
 
 static void test_readers_do_not_wait_for_a_writer_that_timed_out(void **state)
 {
-	(void)state;
 	writer_leaves(slow_ms(1000), LK_ETIMEDOUT);
 }
 
 static void test_a_writer_may_read_past_preferred_writers(void **state)
 {
-	(void)state;
 	struct late_writer late = {.sides = open_sides_with("past", 1, 30000),
 				   .wait_ms = slow_ms(60000),
 				   .wanted = LK_ECANCELLED};
@@ -307,7 +295,6 @@ static void test_a_writer_may_read_past_preferred_writers(void **state)
 
 static void test_bad_input(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = NULL;
 	lk_read_write_options options = LK_READ_WRITE_OPTIONS_INIT;

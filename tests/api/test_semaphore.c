@@ -20,7 +20,6 @@ static int64_t available(lk_semaphore *semaphore)
 
 static void test_acquire_and_release(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *pool = new_semaphore(client, "pool");
 	check_int(available(pool), ==, 0);
@@ -57,7 +56,6 @@ static void test_acquire_and_release(void **state)
 
 static void test_time_to_live_is_kept(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *pool = new_semaphore(client, "brief");
 	int64_t drained;
@@ -84,7 +82,6 @@ static void check_one_record(void)
 /* Each change deletes the record of the one before it, also if it does nothing, or is refused. */
 static void test_one_record_is_left(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *pool = new_semaphore(client, "pool");
 	int64_t drained;
@@ -108,7 +105,6 @@ static void test_one_record_is_left(void **state)
 
 static void test_bad_input(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *pool = new_semaphore(client, "pool"), *none = NULL;
 	int64_t drained = 77;
@@ -168,7 +164,6 @@ struct waiting {
 static void wait_body(size_t index, void *argument)
 {
 	struct waiting *waiting = argument;
-	(void)index;
 	expect(0,
 	       lk_semaphore_acquire(waiting->pool, waiting->permits, slow_ms(20000), NULL, &err));
 	waiting->got++;
@@ -176,7 +171,6 @@ static void wait_body(size_t index, void *argument)
 
 static void test_waiters_of_one_client_each_get_theirs(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct waiting waiting = {.pool = new_semaphore(client, "many"), .permits = 1};
 	struct threads threads;
@@ -214,7 +208,6 @@ static int child_calls(lk_semaphore *pool, lk_permit_semaphore *slots, lk_latch 
 
 static void test_forked(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *pool = new_semaphore(client, "pool");
 	lk_permit_semaphore *slots = NULL;
@@ -255,7 +248,6 @@ static lk_semaphore *new_semaphore_of(lk_client *client, const char *name, int64
 /* Wherever there is no count, the first call that needs one sets it. */
 static void test_the_number_is_said_for_good(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_semaphore *pool = new_semaphore_of(client, "pool", 3);
 	lk_semaphore *none = NULL;
@@ -291,14 +283,12 @@ static void test_the_number_is_said_for_good(void **state)
 
 static void take_one(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_semaphore_acquire(argument, 1, slow_ms(20000), NULL, &err));
 }
 
 /* Nobody holds a permit, and nobody sets the number anew. */
 static void test_a_waiter_sets_a_lost_number(void **state)
 {
-	(void)state;
 	struct threads threads;
 	lk_client *client = open_client();
 	lk_semaphore *pool = new_semaphore_of(client, "lost", 2);

@@ -26,7 +26,6 @@ static long long calls(const char *command)
 
 static void test_on_the_wire(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_spin(client, NULL);
 	char field[LK_FIELD_SIZE], seen[LK_FIELD_SIZE];
@@ -66,7 +65,6 @@ static long long tries_of(lk_client *client, const lk_spin_lock_options *options
 
 static void test_the_pauses_are_as_they_are_set(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_spin_lock_options steady = pauses(100, 100, 1), slow = pauses(200, 3600000, 16);
 	stranger_takes("spin", 600000);
@@ -85,14 +83,12 @@ static void test_the_pauses_are_as_they_are_set(void **state)
 
 static void cancel_it(size_t index, void *argument)
 {
-	(void)index;
 	wait_until(calls("evalsha") >= 1, 10000);
 	lk_cancel_now(argument);
 }
 
 static void test_a_pause_can_be_cancelled(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_spin_lock_options hour = pauses(3600000, 0, 0);
 	lk_lock *lock = new_spin(client, &hour);
@@ -113,7 +109,6 @@ static void test_a_pause_can_be_cancelled(void **state)
 
 static void test_by_wire_field(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_spin(client, NULL);
 	char field[LK_FIELD_SIZE];
@@ -174,7 +169,6 @@ static void mixed_member(size_t index, void *argument)
 
 static void test_kinds_of_one_name_exclude_each_other(void **state)
 {
-	(void)state;
 	struct mixed mixed = {{open_client(), open_client()}, 0};
 	struct threads threads;
 	threads_start(&threads, THREADS, mixed_member, &mixed);
@@ -199,7 +193,6 @@ static void crowd_member(size_t index, void *argument)
 
 static void test_threads_of_two_clients_exclude_each_other(void **state)
 {
-	(void)state;
 	struct mixed crowd = {{open_client(), open_client()}, 0};
 	struct threads threads;
 	threads_start(&threads, THREADS, crowd_member, &crowd);
@@ -210,7 +203,6 @@ static void test_threads_of_two_clients_exclude_each_other(void **state)
 
 static void test_bad_options(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	const lk_spin_lock_options bad[] = {
 		pauses(-1, 0, 0),

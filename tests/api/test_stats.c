@@ -20,7 +20,6 @@ static size_t bucket_of(uint64_t us)
 
 static void test_a_new_client_has_done_nothing(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_stats stats = stats_of(client), zero = {.struct_size = sizeof(zero)};
 	check(!memcmp(&stats, &zero, sizeof(stats)));
@@ -29,7 +28,6 @@ static void test_a_new_client_has_done_nothing(void **state)
 
 static void test_of_pairs_and_reentries(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "pairs");
 	for (int i = 0; i < 10; i++) {
@@ -60,7 +58,6 @@ static void test_of_pairs_and_reentries(void **state)
 
 static void test_commands_are_counted_as_the_server_does(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "commands");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* loads the scripts, connects */
@@ -79,7 +76,6 @@ static void test_commands_are_counted_as_the_server_does(void **state)
 
 static void test_of_failures(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "busy"), *text = new_lock(client, "text");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -109,7 +105,6 @@ static void test_of_failures(void **state)
 
 static void test_histograms(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "histogram");
 	int64_t taken_ns = now_ns();
@@ -137,7 +132,6 @@ static void test_histograms(void **state)
 static void take_turns(size_t index, void *argument)
 {
 	lk_lock *lock = argument;
-	(void)index;
 	for (int i = 0; i < 250; i++) {
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
@@ -146,7 +140,6 @@ static void take_turns(size_t index, void *argument)
 
 static void test_of_handovers(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "line");
 	struct threads threads;
@@ -166,7 +159,6 @@ static void test_of_handovers(void **state)
 
 static void test_reconnects(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	expect(0, lk_client_ping(client, &err));
 	uint64_t before = stats_of(client).connects;
@@ -180,7 +172,6 @@ static void test_reconnects(void **state)
 /* A program built with an earlier, shorter struct gets just that much. */
 static void test_of_a_shorter_struct(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "short");
 	lk_stats stats;

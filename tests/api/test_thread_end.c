@@ -63,13 +63,11 @@ static void end_while_freed(bool holds)
 
 static void test_a_thread_that_holds_nothing(void **state)
 {
-	(void)state;
 	end_while_freed(false);
 }
 
 static void test_a_thread_that_holds(void **state)
 {
-	(void)state;
 	end_while_freed(true);
 }
 
@@ -84,7 +82,6 @@ static void *close_slowly(void *argument)
 /* Who closes second does not end the connections before the first has released what was held. */
 static void test_a_thread_that_closes(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "closed");
 	pthread_t thread;

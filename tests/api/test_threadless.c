@@ -39,7 +39,6 @@ static void acquire_and_release(const char *url)
 
 static void test_one_thread_is_enough(void **state)
 {
-	(void)state;
 	acquire_and_release(server.url_unix);
 	acquire_and_release(server.url_tcp);
 }
@@ -47,7 +46,6 @@ static void test_one_thread_is_enough(void **state)
 static void test_renewals_come_from_the_program(void **state)
 {
 	char lease[24];
-	(void)state;
 	snprintf(lease, sizeof(lease), "%lld", slow_ms(300));
 	begin("watchdog_ms", lease);
 	lk_lock *lock = new_lock(client, "renewed");
@@ -70,7 +68,6 @@ static void test_a_program_that_sleeps_loses_its_lock(void **state)
 {
 	char lease[24];
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	snprintf(lease, sizeof(lease), "%lld", slow_ms(300));
 	begin("watchdog_ms", lease);
 	lk_lock *lock = new_lock(client, "slept");
@@ -92,7 +89,6 @@ static void test_a_program_that_sleeps_loses_its_lock(void **state)
 static void test_notices_come_through_the_queue(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "noticed");
 	expect(0, lk_queue_start(queue, request_of(NOTICE, .client = client), NULL, &err));
@@ -138,7 +134,6 @@ static int64_t answer_of(int operation, lk_lock *lock, int code)
 static void test_questions_through_the_queue(void **state)
 {
 	lk_event event = LK_EVENT_INIT;
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "asked");
 	check_int(answer_of(LK_OP_IS_LOCKED, lock, 0), ==, 0);
@@ -164,7 +159,6 @@ static void test_questions_through_the_queue(void **state)
 static void test_a_question_to_a_server_that_is_silent(void **state)
 {
 	char limit[24];
-	(void)state;
 	snprintf(limit, sizeof(limit), "%lld", slow_ms(200));
 	begin("command_timeout_ms", limit);
 	lk_lock *lock = new_lock(client, "unasked");
@@ -180,7 +174,6 @@ static void test_a_question_to_a_server_that_is_silent(void **state)
 /* While it waits, and while nobody touches it, a client does nothing. */
 static void test_an_idle_client_sleeps(void **state)
 {
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "idle");
 	stranger_takes("idle", 3600000);
@@ -264,7 +257,6 @@ static void start_tagged(lk_lock *lock, const char *owner, int64_t wait_ms, uint
 
 static void test_a_start_is_due_at_once(void **state)
 {
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "due");
 	rest();
@@ -283,7 +275,6 @@ static void test_a_start_is_due_at_once(void **state)
 static void test_one_call_does_a_part(void **state)
 {
 	uint64_t next_tag = 0;
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "part");
 	lk_release_options options = LK_RELEASE_OPTIONS_INIT;
@@ -312,7 +303,6 @@ static void test_one_call_sends_a_part(void **state)
 	static lk_lock *locks[STARTS];
 	uint64_t next_tag = 0;
 	char name[32];
-	(void)state;
 	begin(NULL, NULL);
 	for (int i = 0; i < STARTS; i++) {
 		snprintf(name, sizeof(name), "row-%d", i);
@@ -345,7 +335,6 @@ static void test_one_call_ends_a_part(void **state)
 {
 	static lk_completion taken[STARTS] = {LK_COMPLETION_INIT};
 	char owner[32];
-	(void)state;
 	begin(NULL, NULL);
 	stranger_takes("ended", 3600000);
 	lk_lock *lock = new_lock(client, "ended");
@@ -384,7 +373,6 @@ static void start_many(lk_lock *lock, uint64_t *last_out)
 static void test_what_is_left_can_be_ended(void **state)
 {
 	uint64_t last = 0;
-	(void)state;
 	begin(NULL, NULL);
 	stranger_takes("left", 3600000);
 	lk_lock *lock = new_lock(client, "left");
@@ -415,7 +403,6 @@ static void test_a_free_ends_what_is_left(void **state)
 {
 	lk_completion completion = LK_COMPLETION_INIT;
 	uint64_t last;
-	(void)state;
 	begin(NULL, NULL);
 	stranger_takes("free", 3600000);
 	lk_lock *lock = new_lock(client, "free");
@@ -454,7 +441,6 @@ static void test_connecting_does_not_block(void **state)
 {
 	char url[64];
 	int port, fillers[8];
-	(void)state;
 	int hole = black_hole(&port, fillers);
 	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
 	client = open_threadless(url, NULL, "connect_timeout_ms", "300");
@@ -481,7 +467,6 @@ static void test_connecting_does_not_block(void **state)
 /* A server that is stopped. */
 static void test_a_silent_server_does_not_block(void **state)
 {
-	(void)state;
 	begin("watchdog_ms", "600");
 	lk_lock *lock = new_lock(client, "silent");
 	start_acquire(lock, "task", -1);
@@ -510,7 +495,6 @@ static int resolve_count;
 
 static int resolve(void *context, const char *host, char *address_out, size_t size)
 {
-	(void)context;
 	resolve_count++;
 	snprintf(address_out, size, "127.0.0.1");
 	return strcmp(host, "known.test") == 0 ? 0 : -1;
@@ -521,7 +505,6 @@ static void test_names(void **state)
 	char url[64];
 	lk_config *config = NULL;
 	lk_client *none = NULL;
-	(void)state;
 	snprintf(url, sizeof(url), "redis://known.test:%d", server.port);
 	expect(0, lk_config_new(&config, &err));
 	expect(0, lk_config_set(config, "url", url, &err));
@@ -562,7 +545,6 @@ static void test_blocking_calls_are_refused(void **state)
 	lk_lock *multi = NULL;
 	lk_semaphore *semaphore = NULL;
 	int64_t permits;
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "refused");
 	expect(LK_EBLOCKING, lk_client_ping(client, &err));
@@ -587,7 +569,6 @@ static void test_blocking_calls_are_refused(void **state)
 
 static void test_a_client_with_a_thread_is_not_processed(void **state)
 {
-	(void)state;
 	lk_client *own = open_client();
 	lk_queue *of = NULL;
 	expect(0, lk_queue_new(&of, 0, &err));
@@ -605,7 +586,6 @@ static void test_a_client_with_a_thread_is_not_processed(void **state)
 static void process_for_a_while(size_t index, void *argument)
 {
 	_Atomic int *refused = argument;
-	(void)index;
 	for (int64_t end_ms = now_ms() + slow_ms(300); now_ms() < end_ms;) {
 		int rc = lk_client_process(client, &err);
 		check(rc == 0 || rc == LK_EPROCESSING);
@@ -617,7 +597,6 @@ static void test_two_threads_process(void **state)
 {
 	struct threads threads;
 	_Atomic int refused = 0;
-	(void)state;
 	begin(NULL, NULL);
 	threads_start(&threads, 4, process_for_a_while, &refused);
 	threads_join(&threads, 20000);
@@ -628,7 +607,6 @@ static void test_two_threads_process(void **state)
 static void test_a_forked_child(void **state)
 {
 	int status = 0;
-	(void)state;
 	begin(NULL, NULL);
 	pid_t child = fork();
 	if (child == 0)

@@ -6,7 +6,6 @@
 
 static void test_close_completes_what_is_in_flight(void **state)
 {
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "closed");
 	start_acquire(lock, "first", -1);
@@ -37,7 +36,6 @@ static void test_the_close_comes_behind_a_crowd(void **state)
 	enum { CROWD = 10000 };
 	int told = 0;
 	lk_completion got = LK_COMPLETION_INIT;
-	(void)state;
 	begin("command_timeout_ms", "300");
 	lk_lock *lock = new_lock(client, "crowd");
 	start_acquire(lock, "task", -1);
@@ -69,7 +67,6 @@ static void test_the_close_comes_behind_a_crowd(void **state)
 
 static void test_close_says_what_may_be_held(void **state)
 {
-	(void)state;
 	begin("command_timeout_ms", "100");
 	lk_lock *lock = new_lock(client, "unsure");
 	start_acquire(lock, "task", -1);
@@ -98,7 +95,6 @@ static void test_close_says_what_may_be_held(void **state)
 /* In the midst of a close free goes on with that, and every request completes. */
 static void test_free_in_the_midst(void **state)
 {
-	(void)state;
 	begin("command_timeout_ms", "300");
 	lk_lock *lock = new_lock(client, "midst");
 	start_acquire(lock, "first", -1);
@@ -155,7 +151,6 @@ static int freed_before_the_answer(void)
 
 static void test_free_gives_back_a_lock(void **state)
 {
-	(void)state;
 	begin_connected();
 	lk_lock *lock = new_lock(client, "back");
 	start_acquire(lock, "task", -1);
@@ -167,7 +162,6 @@ static void test_free_gives_back_a_lock(void **state)
 static void test_free_gives_back_the_parts_of_a_multi_lock(void **state)
 {
 	lk_lock *parts[2], *all = NULL;
-	(void)state;
 	begin_connected();
 	parts[0] = new_lock(client, "part{1}");
 	parts[1] = new_lock(client, "part{2}");
@@ -183,7 +177,6 @@ static void test_free_gives_back_the_parts_of_a_multi_lock(void **state)
 static void test_free_gives_back_permits(void **state)
 {
 	lk_semaphore *pool = NULL;
-	(void)state;
 	begin_connected();
 	redis_do(&server, "SET pool 5");
 	expect(0, lk_semaphore_new(&pool, client, "pool", LK_STRLEN, NULL, &err));
@@ -199,7 +192,6 @@ static void test_free_gives_back_permits(void **state)
 static void test_free_gives_back_a_place(void **state)
 {
 	lk_lock *lock = NULL;
-	(void)state;
 	begin(NULL, NULL);
 	expect(0, lk_fair_lock_new(&lock, client, "place", LK_STRLEN, &err));
 	stranger_takes("place", 3600000);
@@ -216,7 +208,6 @@ static void test_free_gives_back_a_place(void **state)
 /* Also where no turn came since to write it. */
 static void test_free_sends_what_was_released(void **state)
 {
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "released");
 	start_acquire(lock, "task", -1);
@@ -230,7 +221,6 @@ static void test_free_sends_what_was_released(void **state)
 /* What is held and not released stays, as LK_CLOSE_ABANDON says. */
 static void test_free_abandons_what_is_held(void **state)
 {
-	(void)state;
 	begin(NULL, NULL);
 	lk_lock *lock = new_lock(client, "left");
 	start_acquire(lock, "task", -1);
@@ -245,7 +235,6 @@ static void test_free_abandons_what_is_held(void **state)
 /* A server that is silent holds it up for the command limit, and little more. */
 static void test_free_is_bounded(void **state)
 {
-	(void)state;
 	begin("command_timeout_ms", "300");
 	lk_lock *lock = new_lock(client, "bounded");
 	start_acquire(lock, "task", -1);
@@ -263,7 +252,6 @@ static void test_free_is_bounded(void **state)
 /* A close that could not finish has had its time. */
 static void test_free_behind_a_close_does_not_wait(void **state)
 {
-	(void)state;
 	begin("command_timeout_ms", "1500");
 	lk_lock *lock = new_lock(client, "behind");
 	start_acquire(lock, "task", -1);
@@ -284,7 +272,6 @@ static void test_free_behind_a_close_does_not_wait(void **state)
 
 static void test_free_of_one_that_never_connected(void **state)
 {
-	(void)state;
 	begin(NULL, NULL);
 	lk_client_free(client);
 	client = open_threadless("redis://127.0.0.1:1", NULL, NULL, NULL);
@@ -301,7 +288,6 @@ static void test_free_of_one_that_never_connected(void **state)
 static void process_until(size_t index, void *argument)
 {
 	_Atomic bool *over = argument;
-	(void)index;
 	while (!*over)
 		lk_client_process(client, NULL);
 }
@@ -309,7 +295,6 @@ static void process_until(size_t index, void *argument)
 /* One thread takes the turns, another closes: at any moment of connecting. */
 static void test_close_while_another_thread_connects(void **state)
 {
-	(void)state;
 	redis_do(&server, "HSET while other:1 1");
 	for (int i = 0; i < 200; i++) {
 		struct threads threads;
@@ -339,7 +324,6 @@ static void close_the_client(size_t index, void *argument)
 {
 	_Atomic int *begun = argument;
 	lk_error why = {0};
-	(void)index;
 	int rc = lk_queue_start(queue, request_of(CLOSE, .client = client, .how = LK_CLOSE_ABANDON),
 				NULL, &why);
 	check(rc == 0 || rc == LK_EPENDING || rc == LK_ECLOSED);
@@ -349,7 +333,6 @@ static void close_the_client(size_t index, void *argument)
 /* One of them has begun it, and gets the completion. */
 static void test_two_threads_close(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 1000; i++) {
 		struct threads threads;
 		_Atomic int begun = 0;

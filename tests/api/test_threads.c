@@ -98,7 +98,6 @@ static void call_at_random(size_t index, void *argument)
 
 static void test_exclusion_under_random_calls(void **state)
 {
-	(void)state;
 	static struct stress stress;
 	struct threads threads;
 	for (size_t i = 0; i < CLIENTS; i++) {
@@ -149,7 +148,6 @@ static void make_and_free(size_t index, void *argument)
 
 static void test_handles_come_and_go(void **state)
 {
-	(void)state;
 	struct own own = {.client = open_client()};
 	struct threads threads;
 	threads_start(&threads, 16, make_and_free, &own);
@@ -171,7 +169,6 @@ static void once(size_t index, void *argument)
 
 static void test_threads_come_and_go(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	struct threads threads;
 	for (int round = 0; round < 30; round++) {
@@ -211,7 +208,6 @@ static bool other_threads_block_signals(unsigned *others_out)
 /* A signal for the process goes to a thread of the program. */
 static void test_threads_of_the_library_block_signals(void **state)
 {
-	(void)state;
 	unsigned others;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "signals");

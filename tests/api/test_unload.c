@@ -70,7 +70,6 @@ static int use_and_unload(const char *url, int64_t limit_ms)
 static void test_a_client_that_did_its_work(void **state)
 {
 	size_t before = tasks();
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		check(use_and_unload(server.url_unix, slow_ms(5000)) == 0);
 		wait_until(tasks() == before, 5000);
@@ -85,7 +84,6 @@ static void test_a_connection_that_is_being_made(void **state)
 	socklen_t size = sizeof(address);
 	size_t before = tasks();
 	char url[64];
-	(void)state;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	check(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
 	check(listen(fd, ROUNDS) == 0);
@@ -100,8 +98,6 @@ static void test_a_connection_that_is_being_made(void **state)
 
 static void begin(size_t index, void *argument)
 {
-	(void)index;
-	(void)argument;
 }
 
 /* With a first thread a sanitizer may start one of its own: before they are counted. */

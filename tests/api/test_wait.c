@@ -47,7 +47,6 @@ static void wait_once(lk_lock *lock, int64_t wait_ms)
 static void acquire_and_release(size_t index, void *argument)
 {
 	struct wait_queue *queue = argument;
-	(void)index;
 	expect(0, lk_lock_acquire(queue->lock, -1, NULL, &err));
 	queue->granted++;
 	expect(0, lk_lock_release(queue->lock, NULL, &err));
@@ -55,7 +54,6 @@ static void acquire_and_release(size_t index, void *argument)
 
 static void test_a_lock_without_ttl_is_polled(void **state)
 {
-	(void)state;
 	struct wait_queue queue = open_wait_queue("forever");
 	struct threads threads;
 	redis_do(&server, "HSET forever stranger:1 1");
@@ -68,7 +66,6 @@ static void test_a_lock_without_ttl_is_polled(void **state)
 
 static void test_max_waiters(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("max_waiters=5");
 	struct wait_queue queue = {.client = client, .lock = new_lock(client, "most")};
 	struct threads threads;
@@ -88,7 +85,6 @@ static volatile sig_atomic_t alarms;
 
 static void count_alarm(int number)
 {
-	(void)number;
 	alarms = alarms + 1;
 }
 
@@ -102,7 +98,6 @@ static void set_alarm(suseconds_t period_us)
 
 static void test_interrupted_system_calls(void **state)
 {
-	(void)state;
 	alarms = 0;
 	set_alarm(1000);
 	struct wait_queue queue = open_wait_queue("alarm");
@@ -152,7 +147,6 @@ static void take_late(size_t index, void *argument)
 	struct taker *taker = argument;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	int64_t begun_us = thread_cpu_us();
-	(void)index;
 	options.lease_ms = slow_ms(30000);
 	taker->code = lk_lock_acquire(taker->queue.lock, slow_ms(300), &options, &err);
 	taker->cpu_us = thread_cpu_us() - begun_us;
@@ -166,7 +160,6 @@ static void test_a_waiter_sleeps_while_the_lock_is_passed_to_it(void **state)
 				      "term_ms=1000 command_timeout_ms=%lld", slow_ms(5000))};
 	struct threads threads;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)state;
 	taker.queue.lock = new_lock(taker.queue.client, "taken");
 	options.lease_ms = slow_ms(30000);
 	expect(0, lk_lock_acquire(taker.queue.lock, -1, &options, &err));
@@ -182,7 +175,6 @@ static void test_a_waiter_sleeps_while_the_lock_is_passed_to_it(void **state)
 
 static void test_thread_cancellation_waits_for_the_end_of_the_call(void **state)
 {
-	(void)state;
 	struct wait_queue queue = open_wait_queue("pthread");
 	struct threads threads;
 	stranger_takes("pthread", slow_ms(60000));

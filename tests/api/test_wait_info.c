@@ -13,7 +13,6 @@ static void call(size_t index, void *argument)
 {
 	struct caller *caller = argument;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)index;
 	options.cancel = caller->cancel;
 	caller->result = caller->wait_ms < 0
 				 ? lk_lock_acquire(caller->lock, -1, &options, &err)
@@ -44,7 +43,6 @@ static void cancel_and_join(struct caller *caller, struct threads *threads)
 
 static void test_nobody_waits(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "job");
 	lk_wait_info info = {.struct_size = sizeof(info)};
@@ -61,7 +59,6 @@ static void test_another_owner_holds_it(void **state)
 {
 	struct caller first, second;
 	struct threads one, two;
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "job");
 	stranger_takes("job", slow_ms(60000));
@@ -87,7 +84,6 @@ static void test_another_thread_holds_it(void **state)
 {
 	struct caller caller;
 	struct threads thread;
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "job");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -104,7 +100,6 @@ static void test_where_each_owner_waits_for_itself(void **state)
 {
 	struct caller caller;
 	struct threads thread;
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = NULL;
 	expect(0, lk_fair_lock_new(&lock, client, "job", 3, &err));
@@ -121,7 +116,6 @@ static void test_the_server_is_gone(void **state)
 {
 	struct caller caller;
 	struct threads thread;
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "job");
 	stranger_takes("job", slow_ms(300));
@@ -142,7 +136,6 @@ static void test_what_a_quorum_waits_for(void **state)
 	struct threads thread;
 	struct quorum quorum;
 	lk_red_lock_options options = LK_RED_LOCK_OPTIONS_INIT;
-	(void)state;
 	options.quarantine_ms = 3600000;
 	open_quorum(&quorum, 3, "", &options);
 	begin(&caller, &thread, quorum.lock, -1);

@@ -43,7 +43,6 @@ static void lock_takes(lk_lock *lock)
 static void test_a_lock_is_acquired_and_released(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)state;
 	lk_client *client = open_client(), *holder = open_client_with("client_record=full");
 	lk_watch *watch = watch_of(client, "job");
 	lk_lock *lock = new_lock(holder, "job");
@@ -74,7 +73,6 @@ static void test_a_lock_is_acquired_and_released(void **state)
 
 static void test_each_end_is_told_as_what_it_was(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *holder = open_client();
 	lk_watch *watch = watch_of(client, "job");
 	lk_lock *lock = new_lock(holder, "job");
@@ -113,7 +111,6 @@ static void test_each_end_is_told_as_what_it_was(void **state)
 
 static void test_one_takes_it_from_another(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_watch *watch = watch_of(client, "job");
 	next_is(watch, LK_CHANGE_STATE);
@@ -138,7 +135,6 @@ static void test_it_does_not_look_like_a_waiter(void **state)
 	lk_completion got = LK_COMPLETION_INIT;
 	uint64_t id = 0;
 	options.owner = "one";
-	(void)state;
 	lk_client *client = open_client(), *waiter = open_client();
 	lk_watch *watch = watch_of(client, "listened");
 	lk_lock *lock = new_lock(waiter, "listened");
@@ -172,7 +168,6 @@ static void test_it_does_not_look_like_a_waiter(void **state)
 static void test_readers_come_and_go(void **state)
 {
 	lk_lock *read = NULL, *other = NULL, *write = NULL;
-	(void)state;
 	lk_client *client = open_client(), *one = open_client(), *two = open_client();
 	lk_watch *watch = watch_of(client, "job");
 	next_is(watch, LK_CHANGE_STATE);
@@ -254,7 +249,6 @@ static void see_all(lk_watch *watch, struct seen *seen, int64_t wait_ms)
 
 static void test_a_thousand_changes_with_cuts(void **state)
 {
-	(void)state;
 	lk_client *client = open_client(), *holder = open_client();
 	lk_watch *watch = watch_of(client, "job");
 	lk_lock *lock = new_lock(holder, "job");
@@ -301,7 +295,6 @@ static void test_a_thousand_watches_of_one_lock(void **state)
 {
 	static lk_watch *watches[MANY];
 	static const int kinds[] = {LK_CHANGE_STATE, LK_CHANGE_ACQUIRED, LK_CHANGE_RELEASED};
-	(void)state;
 	lk_client *client = open_client();
 	for (int i = 0; i < MANY; i++)
 		watches[i] = watch_of(client, "job");
@@ -324,7 +317,6 @@ static void test_renewals_of_a_thousand_locks_are_no_changes(void **state)
 	static lk_lock *locks[MANY];
 	lk_watch *watch = NULL;
 	char name[16];
-	(void)state;
 	lk_client *client = open_client(), *holder = open_client_with("watchdog_ms=1000");
 	expect(0, lk_watch_new(&watch, client, NULL, &err));
 	for (int i = 0; i < MANY; i++) {
@@ -350,7 +342,6 @@ static void test_renewals_of_a_thousand_locks_are_no_changes(void **state)
 
 static void test_without_tracking_it_is_asked(void **state)
 {
-	(void)state;
 	lk_client *client = open_client_with("tracking=off");
 	lk_watch *watch = watch_of(client, "job");
 	lk_change change = next_is(watch, LK_CHANGE_STATE);
@@ -393,7 +384,6 @@ static void test_through_a_queue_without_threads(void **state)
 	lk_queue *queue = NULL;
 	lk_change change = LK_CHANGE_INIT;
 	uint64_t id = 0;
-	(void)state;
 	expect(0, lk_config_new(&config, &err));
 	expect(0, lk_config_set(config, "url", server.url_unix, &err));
 	lk_config_set_threadless(config, NULL, NULL);
@@ -433,7 +423,6 @@ static void test_names_and_limits(void **state)
 	lk_change change = LK_CHANGE_INIT;
 	lk_watch_options options = LK_WATCH_OPTIONS_INIT;
 	lk_cancel *cancel = NULL;
-	(void)state;
 	lk_client *client = open_client();
 	options.poll_ms = -1;
 	expect(LK_EINVAL, lk_watch_new(&watch, client, &options, &err));

@@ -16,7 +16,6 @@ static bool readable(lk_client *client)
 
 static void test_a_lease_is_not_renewed(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(300);
 	lk_lock *lock = new_lock(client, "lease");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -35,7 +34,6 @@ static void test_a_lease_is_not_renewed(void **state)
 
 static void test_a_lease_of_ones_own_is_renewed_too(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(60000);
 	lk_lock *lock = new_lock(client, "own");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -55,7 +53,6 @@ static void test_a_lease_of_ones_own_is_renewed_too(void **state)
 /* What is left counts, so two programs that add both get what they asked for. */
 static void test_an_extension_adds(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(60000);
 	lk_lock *lock = new_lock(client, "added");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -83,7 +80,6 @@ static void test_an_extension_adds(void **state)
 /* The watchdog stays while any hold relies on it, and no longer. */
 static void test_watchdog_within_a_lease(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(300);
 	lk_lock *lock = new_lock(client, "mixed");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -102,7 +98,6 @@ static void test_watchdog_within_a_lease(void **state)
 
 static void test_max_hold_ends_the_renewal(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(300);
 	lk_lock *lock = new_lock(client, "max");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -137,7 +132,6 @@ static void check_event(const lk_event *event, int type, const char *field, uint
 /* The network hangs: at risk a margin before the end, lost at the end, by the local clock. */
 static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(900);
 	lk_lock *lock = new_lock(client, "risk");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -174,7 +168,6 @@ static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 
 static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 {
-	(void)state;
 	enum { LOCKS = 5 };
 	lk_client *client = open_client();
 	lk_lock *locks[LOCKS];
@@ -206,7 +199,6 @@ static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 
 static void test_a_release_deletes_its_notice(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "along");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
@@ -225,14 +217,12 @@ static void test_a_release_deletes_its_notice(void **state)
 static void acquire_and_end(size_t index, void *argument)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)index;
 	options.tag = 9;
 	expect(0, lk_lock_acquire(argument, -1, &options, &err));
 }
 
 static void test_a_thread_that_ends_while_it_holds(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(400);
 	lk_lock *lock = new_lock(client, "ended");
 	struct threads threads;
@@ -253,7 +243,6 @@ static void test_a_thread_that_ends_while_it_holds(void **state)
 /* A new thread may get the ended one's pthread_t; it must not get its holds. */
 static void check_not_mine(size_t index, void *argument)
 {
-	(void)index;
 	expect(0, lk_lock_is_held(argument, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(argument, NULL, &err));
 	expect(LK_EBUSY, lk_lock_acquire(argument, 0, NULL, &err));
@@ -261,7 +250,6 @@ static void check_not_mine(size_t index, void *argument)
 
 static void test_a_new_thread_inherits_nothing(void **state)
 {
-	(void)state;
 	lk_client *client = open_client();
 	lk_lock *lock = new_lock(client, "heir");
 	struct threads threads;
@@ -280,7 +268,6 @@ static void take_turns(size_t index, void *argument)
 {
 	lk_lock *lock = argument;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	(void)index;
 	for (int i = 0; i < 200; i++) {
 		int64_t deadline_ns = 0;
 		options.lease_ms = i % 2 ? 0 : slow_ms(1000);
@@ -300,7 +287,6 @@ static void take_turns(size_t index, void *argument)
 
 static void test_handovers_keep_deadlines_right(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(1000);
 	lk_lock *lock = new_lock(client, "turns");
 	struct threads threads;
@@ -317,7 +303,6 @@ static void test_handovers_keep_deadlines_right(void **state)
 /* What is due within 10 ms is one script, or one for each hundred locks. */
 static void test_renewals_leave_together(void **state)
 {
-	(void)state;
 	enum { LOCKS = 400 };
 	lk_client *client = open_watched(6000);
 	lk_lock *locks[LOCKS];
@@ -395,7 +380,6 @@ static void check_why(const lk_event *event, const struct why *why)
 /* At risk, and then lost: what each renewal has met. */
 static void test_notices_say_why(void **state)
 {
-	(void)state;
 	redis_do(&server, "ACL SETUSER app on >pw +@all ~* &*");
 	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
 		lk_client *client = open_client_with("username=app password=pw watchdog_ms=%lld",
@@ -420,7 +404,6 @@ static void test_notices_say_why(void **state)
 /* What a renewal has met before the last one that succeeded is no reason. */
 static void test_a_trouble_that_is_over_is_no_reason(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(1500);
 	lk_lock *lock = new_lock(client, "over");
 	lk_event event = LK_EVENT_INIT;
@@ -443,7 +426,6 @@ static void test_a_trouble_that_is_over_is_no_reason(void **state)
 /* Nothing was refused: it is said why nobody renews it. */
 static void test_what_nobody_renews(void **state)
 {
-	(void)state;
 	lk_client *client = open_watched(600);
 	lk_lock *lock = new_lock(client, "unrenewed");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;

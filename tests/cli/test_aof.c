@@ -93,7 +93,6 @@ static size_t measure_filled(size_t size, int filler, size_t more)
 
 static void test_commands_cut_anywhere(void **state)
 {
-	(void)state;
 	for (size_t size = 0; size <= COMMANDS_SIZE; size++)
 		assert_int_equal(measure(commands, size), whole_of(size));
 }
@@ -101,7 +100,6 @@ static void test_commands_cut_anywhere(void **state)
 static void test_commands_and_rubbish(void **state)
 {
 	static const unsigned char fillers[] = {0, 0xFF, '*', '$', '1', '\r', '\n', ' ', 'A'};
-	(void)state;
 	for (size_t size = 0; size <= COMMANDS_SIZE; size++) {
 		for (size_t i = 0; i < sizeof(fillers); i++) {
 			size_t whole = measure_filled(size, fillers[i], 300);
@@ -115,7 +113,6 @@ static void test_commands_and_rubbish(void **state)
 static void test_a_zeroed_name(void **state)
 {
 	static const char zeroed[] = "*1\r\n$4\r\n\0\0\0\0\r\n";
-	(void)state;
 	assert_int_equal(measure(zeroed, sizeof(zeroed) - 1), 0);
 }
 
@@ -128,14 +125,12 @@ static void test_absurd_numbers(void **state)
 		"*1 \r\n$4\r\n",   "*1\n$4\nPING\n",
 		"*9999999999\r\n", "*1\r\n$9999999999\r\nPING\r\n",
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		assert_int_equal(measure(words[i], strlen(words[i])), 0);
 }
 
 static void test_an_image_cut_anywhere(void **state)
 {
-	(void)state;
 	assert_int_equal(measure(image, sizeof(image)), sizeof(image));
 	for (size_t size = 0; size < sizeof(image); size++)
 		assert_int_equal(measure(image, size), 0);
@@ -144,7 +139,6 @@ static void test_an_image_cut_anywhere(void **state)
 static void test_an_image_with_one_other_bit(void **state)
 {
 	unsigned char bytes[sizeof(image)];
-	(void)state;
 	for (size_t bit = 0; bit < 8 * sizeof(image); bit++) {
 		memcpy(bytes, image, sizeof(image));
 		bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
@@ -155,7 +149,6 @@ static void test_an_image_with_one_other_bit(void **state)
 static void test_an_image_and_commands(void **state)
 {
 	unsigned char bytes[sizeof(image) + COMMANDS_SIZE];
-	(void)state;
 	memcpy(bytes, image, sizeof(image));
 	memcpy(bytes + sizeof(image), commands, COMMANDS_SIZE);
 	for (size_t size = 0; size <= COMMANDS_SIZE; size++)
@@ -167,7 +160,6 @@ static void test_an_image_and_rubbish(void **state)
 {
 	static const unsigned char fillers[] = {0, 0xFF, 'x', '*', '#', '\n'};
 	unsigned char bytes[sizeof(image) + 100];
-	(void)state;
 	for (size_t i = 0; i < sizeof(fillers); i++) {
 		memset(bytes, fillers[i], sizeof(bytes));
 		memcpy(bytes, image, sizeof(image));
@@ -179,7 +171,6 @@ static void test_an_image_and_rubbish(void **state)
 static void test_an_image_that_seems_to_end_twice(void **state)
 {
 	unsigned char bytes[sizeof(ambiguous) + COMMANDS_SIZE] = {0};
-	(void)state;
 	assert_int_equal(measure(ambiguous, sizeof(ambiguous)), sizeof(ambiguous));
 	memcpy(bytes, ambiguous, sizeof(ambiguous));
 	assert_int_equal(measure(bytes, sizeof(bytes)), 0); /* of zeros, which belongs to it? */

@@ -60,14 +60,12 @@ static void watch(void)
 
 static void test_by_a_descriptor(void **state)
 {
-	(void)state;
 	has_pidfd = 1;
 	watch();
 }
 
 static void test_by_its_start(void **state)
 {
-	(void)state;
 	has_pidfd = 0;
 	watch();
 }
@@ -75,7 +73,6 @@ static void test_by_its_start(void **state)
 /* Another process that has the number now. */
 static void test_a_number_that_is_used_again(void **state)
 {
-	(void)state;
 	struct process_handle process;
 	has_pidfd = 0;
 	check_int(process_handle_open(&process, getpid()), ==, 0);

@@ -20,7 +20,6 @@
 
 static void test_durations_are_read(void **state)
 {
-	(void)state;
 	static const struct {
 		const char *text;
 		int64_t ms;
@@ -59,7 +58,6 @@ static void test_durations_are_read(void **state)
 
 static void test_text_that_is_not_a_duration_is_refused(void **state)
 {
-	(void)state;
 	static const char *const cases[] = {
 		"",      " ",   " 1",  "1 ",   "-1",    "+1",       ".",     "s",
 		"ms",    ".s",  "1e3", "0x10", "12abc", "1,5",      "1.2.3", "1 s",
@@ -90,7 +88,6 @@ static void test_text_that_is_not_a_duration_is_refused(void **state)
 /* What timeout(1) calls a duration, as an expression: the parser is written by hand. */
 static void test_generated_durations_agree_with_an_expression(void **state)
 {
-	(void)state;
 	static const char bytes[] = "0123456789001122..smhd -+ex";
 	regex_t shape;
 	assert_int_equal(regcomp(&shape, "^([0-9]+[.]?[0-9]*|[.][0-9]+)(ms|s|m|h|d)?$",
@@ -117,7 +114,6 @@ static void test_generated_durations_agree_with_an_expression(void **state)
 
 static void test_signals_have_names_and_numbers(void **state)
 {
-	(void)state;
 	assert_int_equal(signal_parse("TERM"), SIGTERM);
 	assert_int_equal(signal_parse("SIGTERM"), SIGTERM);
 	assert_int_equal(signal_parse("sigint"), SIGINT);
@@ -147,7 +143,6 @@ static void escaped_equal(const char *bytes, size_t size, const char *expected)
 
 static void test_bytes_that_control_a_terminal_are_escaped(void **state)
 {
-	(void)state;
 	escaped_equal("plain/name:1", 12, "plain/name:1");
 	escaped_equal("gr\xc3\xbc\xc3\x9f \xe2\x9c\x93 \xf0\x9f\x94\x92", 15,
 		      "gr\xc3\xbc\xc3\x9f \xe2\x9c\x93 \xf0\x9f\x94\x92");
@@ -164,7 +159,6 @@ static void test_bytes_that_control_a_terminal_are_escaped(void **state)
 
 static void test_utf8_is_told_from_bytes(void **state)
 {
-	(void)state;
 	assert_int_equal(utf8_is_valid("", 0), 1);
 	assert_int_equal(utf8_is_valid("a\x1b\xc3\xbc", 4), 1);
 	assert_int_equal(utf8_is_valid("a\0b", 3), 0);
@@ -188,7 +182,6 @@ static void test_errors_are_in_plain_words(void **state)
 		{"lk_x:", ""},
 		{" on : : ", " on : : "},
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		char text[256];
 		snprintf(text, sizeof(text), "%s", rows[i][0]);

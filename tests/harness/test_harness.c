@@ -14,7 +14,6 @@ static void test_server_answers_and_leaves_nothing(void **state)
 {
 	struct server server;
 	char field[8];
-	(void)state;
 	server_start(&server, (const char *[]){"--databases", "3", NULL});
 	check_int(redis_integer(&server, "HSET h f 7"), ==, 1);
 	check_int(redis_integer(&server, "HGET h f"), ==, 7);
@@ -29,7 +28,6 @@ static void test_server_answers_and_leaves_nothing(void **state)
 static void test_server_comes_back(void **state)
 {
 	struct server server;
-	(void)state;
 	server_start(&server, NULL);
 	redis_do(&server, "SET k v");
 	server_kill(&server);
@@ -48,7 +46,6 @@ static bool accepts(const struct server *server)
 
 static void test_server_dies_with_its_parent(void **state)
 {
-	(void)state;
 	struct server *server = mmap(NULL, sizeof(*server), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(server != MAP_FAILED);
@@ -73,7 +70,6 @@ static void test_threads_run_once_each(void **state)
 {
 	struct threads threads;
 	size_t sum = 0;
-	(void)state;
 	threads_start(&threads, 20, add, &sum);
 	threads_join(&threads, 5000);
 	check_int(sum, ==, 190);

@@ -61,7 +61,6 @@ static void test_what_is_a_map(void **state)
 		"a:1=b:1,A:1=c:1",
 		"a:999999999999=b:1",
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(maps); i++)
 		assert_null(lk__address_map_fault(maps[i]));
 	for (size_t i = 0; i < COUNT(faults); i++)
@@ -72,7 +71,6 @@ static void test_what_is_a_map(void **state)
 static void test_where_it_leads(void **state)
 {
 	const char *map = "a=b,c:1=d:2,c=e,[::1]:6379=[::2]:7,f:5=[::3]:8";
-	(void)state;
 	assert_string_equal(mapped(map, "a", 6379), "b:6379");
 	assert_string_equal(mapped(map, "A", 6379), "b:6379");
 	assert_string_equal(mapped(map, "b", 6379), "b:6379");
@@ -88,7 +86,6 @@ static void test_where_it_leads(void **state)
 static void test_names_on_the_right(void **state)
 {
 	char host[LK__PLACE_SIZE];
-	(void)state;
 	assert_false(lk__address_map_name("", host));
 	assert_false(lk__address_map_name("name=127.0.0.1,other:1=[::1]:2", host));
 	assert_true(lk__address_map_name("a=127.0.0.1,10.0.0.1=name,b=other", host));
@@ -101,7 +98,6 @@ static void test_any_text(void **state)
 	static const char letters[] = "a1:=,.[]";
 	char text[9] = "", host[LK__PLACE_SIZE];
 	int port;
-	(void)state;
 	for (uint64_t seed = 0; seed < 2000000; seed++) {
 		uint64_t left = seed * 0x9e3779b97f4a7c15u >> 24;
 		size_t size = seed % sizeof(text);

@@ -7,7 +7,6 @@
 /* What ends a lock without a message is noticed all the same. */
 static void test_looks_again_long_before_the_ttl(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	adopted.want.look_ns = 5000 * MS;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
@@ -21,7 +20,6 @@ static void test_looks_again_long_before_the_ttl(void **state)
 static void test_granted_at_once(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
-	(void)state;
 	struct lk__effects effects = step(&attempt, LK__ATTEMPT_ADOPTED, 5);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_SEND);
 	assert_true(effects.new_number);
@@ -34,7 +32,6 @@ static void test_granted_at_once(void **state)
 static void test_busy_listens_then_tries_then_waits(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	assert_int_equal(busy(&attempt, 30000, 1).action, LK__ATTEMPT_DO_LISTEN);
 	struct lk__effects effects = step(&attempt, LK__ATTEMPT_LISTENING, 2);
@@ -53,7 +50,6 @@ static void test_busy_listens_then_tries_then_waits(void **state)
 
 static void test_once_never_waits(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(true, false, 1000 * MS);
 	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 0).action, LK__ATTEMPT_DO_SEND);
 	struct lk__effects effects = busy(&attempt, 30000, 1);
@@ -82,7 +78,6 @@ static const struct {
 
 static void test_waits_for_each_ttl(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(ttls) / sizeof(ttls[0]); i++) {
 		struct lk__attempt attempt = begin(false, true, 0);
 		int64_t now_ns = 1000 * MS;
@@ -98,7 +93,6 @@ static void test_refusals_back_off_up_to_a_limit(void **state)
 {
 	struct lk__attempt attempt = begin(false, true, 0);
 	int64_t now_ns = 0, last_ns = 0;
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, now_ns);
 	for (int i = 0; i < 100; i++) {
 		struct lk__effects effects = failed(&attempt, LK_EUNAVAILABLE, true, now_ns);
@@ -126,7 +120,6 @@ static void test_refusals_back_off_up_to_a_limit(void **state)
 static void test_fatal_refusals_end_it(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	struct lk__effects effects = failed(&attempt, LK_EWRONGTYPE, false, 1);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_FAIL);
@@ -143,7 +136,6 @@ static void test_fatal_refusals_end_it(void **state)
 static void test_who_may_not_listen_asks_again(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
-	(void)state;
 	adopted.want.spin_min_ns = adopted.want.spin_max_ns = 100 * MS;
 	adopted.want.spin_factor = 1;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
@@ -165,7 +157,6 @@ static void test_who_may_not_listen_asks_again(void **state)
 static void test_unknown_is_compensated_and_tried_under_a_new_number(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	struct lk__effects effects = step(&attempt, LK__ATTEMPT_UNKNOWN, 1);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
@@ -185,7 +176,6 @@ static void test_what_passes_is_ridden_out_within_a_limit(void **state)
 							LK__ATTEMPT_SUBSCRIBING};
 	struct lk__attempt_event event = {
 		.type = LK__ATTEMPT_FAILED, .code = LK_EUNREACHABLE, .passing = true};
-	(void)state;
 	for (size_t i = 0; i < COUNT(states); i++) {
 		struct lk__attempt attempt = begin(false, false, 0);
 		lk__attempt_step(&attempt, &adopted, 0);
@@ -208,7 +198,6 @@ static void test_what_passes_is_ridden_out_within_a_limit(void **state)
 /* The master has answered: a copy can come only of a try that was sent twice. */
 static void test_not_durable_is_compensated_at_once(void **state)
 {
-	(void)state;
 	for (int copied = 0; copied <= 1; copied++) {
 		struct lk__attempt attempt = begin(false, false, 0);
 		struct lk__attempt_event event = {
@@ -229,7 +218,6 @@ static void test_unknown_that_lasts_ends_the_wait(void **state)
 	struct lk__attempt attempt = begin(false, false, 0);
 	struct lk__attempt_event event = {
 		.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD, .lasting = true};
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	struct lk__effects effects = feed(&attempt, &event, 1);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_FAIL);
@@ -240,7 +228,6 @@ static void test_unknown_that_lasts_ends_the_wait(void **state)
 /* A script that has run into an error runs no more: what it has done is given back at once. */
 static void test_the_only_copy_has_run(void **state)
 {
-	(void)state;
 	for (int twice = 0; twice < 2; twice++) {
 		struct lk__attempt attempt = begin(false, false, 0);
 		struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN,
@@ -259,7 +246,6 @@ static void test_the_only_copy_has_run(void **state)
 static void test_try_in_flight_may_hold(void **state)
 {
 	struct lk__attempt attempt = begin(false, true, 0);
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	busy(&attempt, 200, 1 * MS);
 	assert_int_equal(verdict(&attempt, false), LK_ETIMEDOUT);
@@ -272,7 +258,6 @@ static void test_try_in_flight_may_hold(void **state)
 static void test_late_is_repeated_once(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	struct lk__effects effects = step(&attempt, LK__ATTEMPT_LATE, 1);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_SEND);
@@ -291,7 +276,6 @@ static void test_late_is_repeated_once(void **state)
 /* Clocks are learned at each node. */
 static void test_late_is_repeated_at_each_node(void **state)
 {
-	(void)state;
 	struct lk__attempt_event late = {.type = LK__ATTEMPT_LATE};
 	struct lk__attempt_event connected = {.type = LK__ATTEMPT_CONNECTED, .moved = true};
 	struct lk__attempt attempt = begin(true, false, 0);
@@ -308,7 +292,6 @@ static void test_late_is_repeated_at_each_node(void **state)
 static void test_the_next_head_continues(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	/* In flight: a second try would be a second grant. */
 	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 1).action, LK__ATTEMPT_DO_AWAIT);
@@ -335,7 +318,6 @@ static void test_left_with_a_try_in_flight(void **state)
 	};
 	static const int noise[] = {LK__ATTEMPT_WOKEN, LK__ATTEMPT_TIMER, LK__ATTEMPT_LISTENING,
 				    LK__ATTEMPT_LEFT};
-	(void)state;
 	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
 		struct lk__attempt attempt = begin(false, true, 0);
 		step(&attempt, LK__ATTEMPT_ADOPTED, 0);
@@ -357,7 +339,6 @@ static void test_left_with_a_try_in_flight(void **state)
 static void test_the_next_caller_comes_before_the_answer(void **state)
 {
 	struct lk__attempt attempt = begin(false, true, 0);
-	(void)state;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	leave(&attempt, true, 1);
 	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 2).action, LK__ATTEMPT_DO_AWAIT);
@@ -366,7 +347,6 @@ static void test_the_next_caller_comes_before_the_answer(void **state)
 
 static void test_hold_off(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 50 * MS);
 	struct lk__effects effects = step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_HOLD_OFF);
@@ -386,7 +366,6 @@ static void test_a_spinner_pauses_and_never_listens(void **state)
 {
 	struct lk__attempt attempt = begin(false, false, 0);
 	int64_t now_ns = 0, pauses_ns[6];
-	(void)state;
 	attempt.rules.spins = true;
 	adopted.want.spin_min_ns = MS;
 	adopted.want.spin_max_ns = 10 * MS;
@@ -411,7 +390,6 @@ static void test_a_spinner_pauses_and_never_listens(void **state)
 static void test_a_poll_limits_the_pause(void **state)
 {
 	struct lk__attempt attempt = begin(false, true, 0);
-	(void)state;
 	adopted.want.poll_ns = 100 * MS;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	assert_int_equal(busy(&attempt, 30000, MS).until_ns, 101 * MS);
@@ -424,7 +402,6 @@ static void test_a_poll_follows_the_holder(void **state)
 {
 	struct lk__attempt attempt = begin(false, true, 0);
 	int64_t paused_ns[8], now_ns = 0;
-	(void)state;
 	adopted.want.poll_ns = 80 * MS;
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	for (size_t i = 0; i < 8; i++) {
@@ -442,7 +419,6 @@ static void test_a_poll_follows_the_holder(void **state)
 /* An attempt that another head adopts: the grant is its own only if it asked for the same. */
 static void test_a_grant_of_something_else_goes_back(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	uint64_t number = attempt.number;
@@ -459,7 +435,6 @@ static void test_a_grant_of_something_else_goes_back(void **state)
 /* What its head has named is the number of all its tries, and of no other head's. */
 static void test_a_named_number_is_kept(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	attempt.rules.queues = true;
 	adopted.want.number = 77;
@@ -481,7 +456,6 @@ static void test_a_named_number_is_kept(void **state)
 /* A connection that is lost before the try was written: at once again, but not for ever. */
 static void test_an_unsent_try_is_sent_again(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(true, true, 0);
 	struct lk__attempt_event unsent = {
 		.type = LK__ATTEMPT_FAILED, .code = LK_EUNREACHABLE, .unsent = true};
@@ -495,7 +469,6 @@ static void test_an_unsent_try_is_sent_again(void **state)
 
 static void test_a_wait_without_limit_ends_after_failures(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	adopted.want.unlimited = true;
 	struct lk__effects effects;
@@ -514,7 +487,6 @@ static void test_a_wait_without_limit_ends_after_failures(void **state)
 
 static void test_a_grant_while_closing_goes_back(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	struct lk__attempt_event granted = {.type = LK__ATTEMPT_GRANTED, .closing = true};
@@ -526,7 +498,6 @@ static void test_a_grant_while_closing_goes_back(void **state)
 /* Its client is closed: what a try may have is not "not held". */
 static void test_closed_with_a_try_in_flight(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	struct lk__attempt_event closed = {.type = LK__ATTEMPT_LEFT, .code = LK_ECLOSED};
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
@@ -547,7 +518,6 @@ static void test_closed_with_a_try_in_flight(void **state)
 /* On several nodes the try has ended before: what they may have is being given back by then. */
 static void test_closed_with_several_nodes(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	struct lk__attempt_event closed = {.type = LK__ATTEMPT_LEFT, .code = LK_ECLOSED};
 	attempt.rules.fans_out = true;
@@ -561,7 +531,6 @@ static void test_closed_with_several_nodes(void **state)
 /* The hand-over counts from the server's time between the last refusal and the message. */
 static void test_the_lease_of_a_message_counts_from_the_hand_over(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	struct lk__attempt_event refused = {
@@ -732,7 +701,6 @@ static void one_random_event(struct world *world)
 
 static void test_random_events(void **state)
 {
-	(void)state;
 	srand(1);
 	for (int queues = 0; queues < 2; queues++) {
 		struct world world = {.attempt = begin(false, false, 0)};
@@ -748,7 +716,6 @@ static void test_random_events(void **state)
 
 static void test_a_lease_ends_early_by_what_clocks_may_drift(void **state)
 {
-	(void)state;
 	assert_true(lk__lease_end_ns(7, 30000) == 7 + (30000 - 300 - 2) * LK__MS);
 }
 

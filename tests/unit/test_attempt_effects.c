@@ -175,7 +175,6 @@ static void explore_kind(bool queues, bool spins, bool turns)
 
 static void test_each_effect_can_be_carried_out(void **state)
 {
-	(void)state;
 	explore_kind(false, false, false);
 	explore_kind(false, false, true);
 	explore_kind(true, false, false);

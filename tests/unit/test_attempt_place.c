@@ -23,7 +23,6 @@ static void test_a_try_without_an_answer_keeps_its_place(void **state)
 {
 	struct lk__attempt attempt = in_a_queue();
 	uint64_t number = attempt.number;
-	(void)state;
 	struct lk__effects effects = untold(&attempt, 3100 * MS);
 	assert_int_equal(effects.action, LK__ATTEMPT_DO_PAUSE);
 	assert_int_equal(effects.compensate, LK__COMPENSATE_NOT);
@@ -51,7 +50,6 @@ static void test_a_try_without_an_answer_keeps_its_place(void **state)
 static void test_a_try_without_an_answer_stays_in_doubt(void **state)
 {
 	struct lk__attempt attempt = in_a_queue();
-	(void)state;
 	untold(&attempt, 3100 * MS);
 	step(&attempt, LK__ATTEMPT_TIMER, 3200 * MS);
 	assert_int_equal(failed(&attempt, LK_EUNAVAILABLE, true, 3201 * MS).action,
@@ -69,7 +67,6 @@ static void test_a_try_that_too_few_have_keeps_its_turn(void **state)
 {
 	struct lk__attempt attempt = in_a_queue();
 	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_ENOTDURABLE};
-	(void)state;
 	assert_int_equal(feed(&attempt, &event, 3 * MS).compensate, LK__COMPENSATE_NOT);
 	assert_int_equal(verdict(&attempt, false), LK_ENOTDURABLE);
 	struct lk__attempt left = attempt;
@@ -89,7 +86,6 @@ static void test_a_place_is_given_up_with_a_void_grant(void **state)
 {
 	struct lk__attempt attempt = in_a_queue();
 	struct lk__attempt_event event = {.type = LK__ATTEMPT_UNKNOWN, .code = LK_EMAYBEHELD};
-	(void)state;
 	assert_int_equal(feed(&attempt, &event, 3 * MS).compensate, LK__COMPENSATE_COPIES);
 	attempt = in_a_queue();
 	attempt.rules.own_channel = false; /* a place without an order */
@@ -99,7 +95,6 @@ static void test_a_place_is_given_up_with_a_void_grant(void **state)
 /* Who is told of its turn takes a place behind the others at once, and leaves them the lock. */
 static void test_hold_off_with_turns(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 50 * MS);
 	adopted.turns = true;
 	assert_int_equal(step(&attempt, LK__ATTEMPT_ADOPTED, 45 * MS).action, LK__ATTEMPT_DO_SEND);
@@ -123,7 +118,6 @@ static void test_hold_off_with_turns(void **state)
 /* The lock is free for another client: it has a moment for that, then we look. */
 static void test_soon(void **state)
 {
-	(void)state;
 	struct lk__attempt attempt = begin(false, true, 0);
 	step(&attempt, LK__ATTEMPT_ADOPTED, 0);
 	struct lk__attempt_event refused = {.type = LK__ATTEMPT_BUSY, .ttl_ms = 1000};

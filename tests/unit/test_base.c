@@ -16,7 +16,6 @@
 
 static void test_bytes_come_out_in_order(void **state)
 {
-	(void)state;
 	struct lk__buffer buffer = {0};
 	unsigned char in = 0;
 	unsigned char out = 0;
@@ -41,7 +40,6 @@ static void test_bytes_come_out_in_order(void **state)
 
 static void test_a_steady_stream_needs_no_more_room(void **state)
 {
-	(void)state;
 	struct lk__buffer buffer = {0};
 	char bytes[300] = "";
 	for (int round = 0; round < 100000; round++) {
@@ -55,7 +53,6 @@ static void test_a_steady_stream_needs_no_more_room(void **state)
 
 static void test_a_huge_append_changes_nothing(void **state)
 {
-	(void)state;
 	struct lk__buffer buffer = {0};
 	assert_int_equal(lk__buffer_append(&buffer, "abc", 3), 0);
 	assert_int_equal(lk__buffer_append(&buffer, "", SIZE_MAX), LK_ENOMEM);
@@ -68,7 +65,6 @@ static void test_a_huge_append_changes_nothing(void **state)
 
 static void test_taking_more_than_there_is_takes_all(void **state)
 {
-	(void)state;
 	struct lk__buffer buffer = {0};
 	assert_int_equal(lk__buffer_append(&buffer, "abc", 3), 0);
 	lk__buffer_take(&buffer, 4);
@@ -80,7 +76,6 @@ static void test_taking_more_than_there_is_takes_all(void **state)
 
 static void test_an_empty_buffer_gives_much_room_back(void **state)
 {
-	(void)state;
 	struct lk__buffer buffer = {0};
 	char *bytes = calloc(1, 3 << 20);
 	assert_non_null(bytes);
@@ -93,7 +88,6 @@ static void test_an_empty_buffer_gives_much_room_back(void **state)
 
 static void test_uuids_are_version_4(void **state)
 {
-	(void)state;
 	char last[LK__UUID_SIZE] = "";
 	for (int round = 0; round < 1000; round++) {
 		char uuid[LK__UUID_SIZE];
@@ -111,7 +105,6 @@ static void test_uuids_are_version_4(void **state)
 
 static void test_random_bytes_fill_all(void **state)
 {
-	(void)state;
 	unsigned char seen[1024] = "";
 	/* Each byte is 0 in all of 16 rounds with a chance of 2^-128. */
 	for (int round = 0; round < 16; round++) {
@@ -140,14 +133,12 @@ static void keep_line(void *context, int level, const char *line)
 
 static void test_log_is_silent_without_a_callback(void **state)
 {
-	(void)state;
 	struct lk__log log = {.level = LK_LOG_DEBUG};
 	lk__log(&log, LK_LOG_ERROR, "nobody hears");
 }
 
 static void test_log_lines_are_levelled_bounded_and_single(void **state)
 {
-	(void)state;
 	struct lines lines = {0};
 	struct lk__log log = {LK_LOG_WARNING, keep_line, &lines, NULL};
 	char much[3 * LK__LOG_LINE_MAX];
@@ -191,7 +182,6 @@ static void shuffle(struct lk__heap *heap, struct lk__heap_node *nodes, int64_t 
 
 static void test_a_heap_gives_the_least_first(void **state)
 {
-	(void)state;
 	struct lk__heap heap = {0};
 	struct lk__heap_node nodes[NODES] = {0};
 	int64_t keys[NODES], last = 0;
@@ -218,7 +208,6 @@ static void test_a_heap_gives_the_least_first(void **state)
 static void test_a_timer_of_the_past_is_due(void **state)
 {
 	const int64_t past_ns[] = {0, 1, lk__now_ns() - 1};
-	(void)state;
 	int timer = lk__timer_new();
 	assert_true(timer >= 0);
 	for (size_t i = 0; i < sizeof(past_ns) / sizeof(past_ns[0]); i++) {
@@ -232,7 +221,6 @@ static void test_a_timer_of_the_past_is_due(void **state)
 
 static void test_assertions_are_on(void **state)
 {
-	(void)state;
 #ifdef NDEBUG
 	fail_msg("built with NDEBUG");
 #endif

@@ -26,7 +26,6 @@ void __wrap_lk__cancel_park(lk_cancel *cancel, struct lk__park *park, int64_t de
 
 void __wrap_lk__cancel_park(lk_cancel *cancel, struct lk__park *park, int64_t deadline_ns)
 {
-	(void)cancel, (void)park, (void)deadline_ns;
 	wakes_up();
 }
 
@@ -38,7 +37,6 @@ int __wrap_lk__conn_wait(struct lk__conn *waited, struct lk__thread *thread,
 			 bool (*ready)(const void *subject), const void *subject, int64_t until_ns,
 			 lk_cancel *cancel)
 {
-	(void)waited, (void)thread, (void)ready, (void)subject, (void)until_ns, (void)cancel;
 	wakes_up();
 	return LK__WAIT_READY;
 }
@@ -67,7 +65,6 @@ static void begin(void)
 static void test_a_connection_lost_again_is_waited_for(void **state)
 {
 	lk_error error = {0};
-	(void)state;
 	begin();
 	finds(LK__CONN_CONNECTING, LK__CONN_CONNECTING, LK__CONN_UP);
 	assert_int_equal(lk__conn_ready(&conn, &waiter, false, lk__now_ns() + LIMIT_NS, &error),
@@ -80,7 +77,6 @@ static void test_a_connection_lost_again_is_waited_for(void **state)
 static void test_a_connection_given_up_is_not(void **state)
 {
 	lk_error error = {0};
-	(void)state;
 	begin();
 	finds(LK__CONN_CONNECTING, LK__CONN_DOWN, LK__CONN_UP);
 	assert_int_equal(lk__conn_ready(&conn, &waiter, false, lk__now_ns() + LIMIT_NS, &error),
@@ -94,7 +90,6 @@ static void test_a_subscription_lost_again_is_waited_for(void **state)
 	struct lk__channel channel = {.wanted = true};
 	struct lk__listening listening = {.channel = &channel};
 	lk_error error = {0};
-	(void)state;
 	begin();
 	finds(LK__CONN_CONNECTING, LK__CONN_UP, LK__CONN_DOWN);
 	assert_int_equal(

@@ -34,7 +34,6 @@ static int place; /* the port where the node is; 0: that is not known yet */
 static int finder_find(struct lk__finder *finder, struct lk_config *found, uint64_t *generation_out,
 		       uint64_t *asked, int64_t deadline_ns, lk_error *error)
 {
-	(void)deadline_ns, (void)error;
 	assert_true(*asked == 0 || *asked == ROUND);
 	*asked = ROUND;
 	if (!place)
@@ -48,7 +47,6 @@ static int finder_find(struct lk__finder *finder, struct lk_config *found, uint6
 
 static void finder_suspect(struct lk__finder *finder)
 {
-	(void)finder;
 }
 
 static void finder_unref(struct lk__finder *finder)
@@ -62,12 +60,10 @@ static struct lk__finder finder = {.ops = &finder_ops};
 
 static void ignore(void *context)
 {
-	(void)context;
 }
 
 static void connecting(void *context)
 {
-	(void)context;
 	events_count++;
 }
 
@@ -95,7 +91,6 @@ static void option(const char *name, const char *value)
 
 static int set_up(void **state)
 {
-	(void)state;
 	lk_error error;
 	assert_int_equal(lk_config_new(&config, &error), 0);
 	char url[32];
@@ -121,7 +116,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	conn->wanted = 0;
 	lk__node_close(&node);
 	lk__node_destroy(&node);
@@ -163,7 +157,6 @@ static void moves_to(int port)
 
 static void test_a_silent_server_is_left(void **state)
 {
-	(void)state;
 	int old_port, new_port;
 	int old = listener_new(&old_port), new = listener_new(&new_port);
 	place = old_port;
@@ -194,20 +187,17 @@ static void pause_ends(bool wanted)
 
 static void test_a_pause_ends(void **state)
 {
-	(void)state;
 	pause_ends(true);
 }
 
 static void test_a_pause_that_nobody_waits_for_ends(void **state)
 {
-	(void)state;
 	pause_ends(false);
 }
 
 /* It has not been led anywhere: what it has asked for is known now. */
 static void test_one_that_looks_asks_no_more(void **state)
 {
-	(void)state;
 	int port;
 	int listener = listener_new(&port);
 	assert_true(lk__conn_make_turn(conn, &loop_thread, set_fd) > lk__now_ns());
@@ -244,7 +234,6 @@ static void greets(int fd)
 /* What was waited for last may be a descriptor that is closed by now, and another's. */
 static void test_one_that_is_closed_meanwhile_waits_for_nothing(void **state)
 {
-	(void)state;
 	struct lk__readiness waits[LK__CONNECTOR_WAITS] = {{0}};
 	int listener = listener_new(&place), fd;
 	comes_to(listener);
@@ -324,20 +313,17 @@ static void comes_up_over(bool second)
 
 static void test_a_forgotten_handshake_is_made_again(void **state)
 {
-	(void)state;
 	comes_up_over(true);
 }
 
 static void test_a_slow_server_answers_the_first(void **state)
 {
-	(void)state;
 	comes_up_over(false);
 }
 
 /* Each attempt comes when three times as much time has passed. */
 static void test_a_probe_is_made_seldomer_each_time(void **state)
 {
-	(void)state;
 	conn->wanted = 0;
 	conn = &node.probe;
 	int listener = listener_new(&place), fds[32], calls = 0, most = 1;
@@ -366,7 +352,6 @@ static int set_up_tls(void **state)
 
 static void test_a_forgotten_tls_handshake_is_made_again(void **state)
 {
-	(void)state;
 	needs_openssl();
 	int listener = listener_new(&place), fds[2];
 	comes_twice(listener, fds);

@@ -27,7 +27,6 @@ static lk_config *config;
 
 static ssize_t stream_read(struct lk__stream *stream, void *bytes, size_t size)
 {
-	(void)stream, (void)size;
 	if (!unread)
 		return -EAGAIN;
 	size_t got = strlen(unread);
@@ -38,7 +37,6 @@ static ssize_t stream_read(struct lk__stream *stream, void *bytes, size_t size)
 
 static ssize_t stream_write(struct lk__stream *stream, const void *bytes, size_t size)
 {
-	(void)stream;
 	assert_true(strlen(written) + size < sizeof(written));
 	strncat(written, bytes, size);
 	return (ssize_t)size;
@@ -46,7 +44,6 @@ static ssize_t stream_write(struct lk__stream *stream, const void *bytes, size_t
 
 static void stream_close(struct lk__stream *stream)
 {
-	(void)stream;
 }
 
 static const struct lk__stream_ops stream_ops = {
@@ -55,7 +52,6 @@ static struct lk__stream stream = {.ops = &stream_ops, .fd = -1};
 
 static void ignore(void *context)
 {
-	(void)context;
 }
 
 static const struct lk__node_events events = {
@@ -63,7 +59,6 @@ static const struct lk__node_events events = {
 
 static int set_up(void **state)
 {
-	(void)state;
 	lk_error error;
 	unread = NULL;
 	request_count = 0;
@@ -83,7 +78,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	lk__node_close(&node);
 	for (size_t i = 0; i < request_count; i++)
 		lk__request_free(requests[i]);
@@ -121,7 +115,6 @@ static bool waits_unsent(const struct lk__request *request)
 
 static void test_a_lone_refusal_ends_the_connection(void **state)
 {
-	(void)state;
 	const struct lk__request *refused = submit("FIRST");
 	says(READONLY);
 	assert_false(is_up());
@@ -131,7 +124,6 @@ static void test_a_lone_refusal_ends_the_connection(void **state)
 /* Else it would go out as a second copy, of whose first nobody knows whether it has run. */
 static void test_what_was_sent_behind_it_is_answered(void **state)
 {
-	(void)state;
 	const struct lk__request *refused = submit("FIRST"), *behind = submit("BEHIND");
 	says(READONLY);
 	assert_true(waits_unsent(refused));
@@ -146,7 +138,6 @@ static void test_what_was_sent_behind_it_is_answered(void **state)
 
 static void test_all_are_refused_one_by_one(void **state)
 {
-	(void)state;
 	for (int i = 0; i < REQUESTS; i++)
 		submit("REFUSED");
 	for (int i = 0; i < REQUESTS; i++) {
@@ -161,7 +152,6 @@ static void test_all_are_refused_one_by_one(void **state)
 /* The next connection had led to it again: they are told, and nothing may be held. */
 static void test_a_replica_for_good_has_run_nothing(void **state)
 {
-	(void)state;
 	conn->failures = 1;
 	for (int i = 0; i < REQUESTS; i++)
 		submit("REFUSED");
@@ -175,7 +165,6 @@ static void test_a_replica_for_good_has_run_nothing(void **state)
 
 static void test_nothing_more_is_sent_there(void **state)
 {
-	(void)state;
 	submit("FIRST");
 	submit("BEHIND");
 	says(READONLY);
@@ -188,7 +177,6 @@ static void test_nothing_more_is_sent_there(void **state)
 
 static void test_answers_of_a_former_master_prove_nothing(void **state)
 {
-	(void)state;
 	submit("FIRST");
 	submit("BEHIND");
 	says(READONLY);
@@ -199,7 +187,6 @@ static void test_answers_of_a_former_master_prove_nothing(void **state)
 
 static void test_a_former_master_that_falls_silent_is_left(void **state)
 {
-	(void)state;
 	submit("FIRST");
 	const struct lk__request *behind = submit("BEHIND");
 	says(READONLY);
@@ -215,7 +202,6 @@ static void test_a_former_master_that_falls_silent_is_left(void **state)
 
 static void test_a_connection_that_ends_meanwhile(void **state)
 {
-	(void)state;
 	submit("FIRST");
 	const struct lk__request *behind = submit("BEHIND");
 	says(READONLY);

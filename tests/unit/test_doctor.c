@@ -141,7 +141,6 @@ static void test_a_watched_master(void **state)
 {
 	struct lk__facts nodes[] = {good_master(), good_sentinel("x"), good_sentinel("y"),
 				    good_sentinel("z"), good_replica()};
-	(void)state;
 	says_of_all(nodes, 5, "");
 	PUT(nodes[2].master, "b:6379");
 	says_of_all(nodes, 5, "sentinel-astray@2");
@@ -183,7 +182,6 @@ static void test_a_watched_master(void **state)
 
 static void test_a_replica_as_master(void **state)
 {
-	(void)state;
 	struct lk__facts nodes[] = {good_master(), good_replica()};
 	nodes[0].deployment = nodes[1].deployment = LK__REPLICAS;
 	says_of_all(nodes, 2, "");
@@ -203,7 +201,6 @@ static void test_a_replica_as_master(void **state)
 
 static void test_the_table(void **state)
 {
-	(void)state;
 	size_t count = 0;
 	for (; lk_finding_at(count); count++) {
 		const lk_finding_info *info = lk_finding_at(count);
@@ -221,7 +218,6 @@ static void test_the_table(void **state)
 /* Its masters are not a quorum: what one of them says is said of a part of the names. */
 static void test_a_cluster(void **state)
 {
-	(void)state;
 	struct lk__facts facts[] = {good_as(url_a, "a"), good_as(url_b, "b"), good_as(url_c, "b")};
 	struct judged judged = judge(facts, 3, false);
 	assert_string_equal(judged.promise, "a cluster of 3 masters, of which 3 serve: a crash "
@@ -245,7 +241,6 @@ static void test_the_least_lease(void **state)
 {
 	static const int64_t failovers_ms[] = {1000,  1499,  3000,  4499,  4500,   4501,
 					       12345, 18000, 24500, 65000, 3600000};
-	(void)state;
 	for (size_t i = 0; i < COUNT(failovers_ms); i++) {
 		int64_t least_ms = lk__pace_least_ms(failovers_ms[i]);
 		assert_int_equal(least_ms % 1000, 0);
@@ -260,7 +255,6 @@ static void test_the_least_lease(void **state)
 
 static void test_slots_and_pace_of_a_cluster(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	facts.lease_ms = 30000;
 	facts.node_timeout_ms = 8334; /* every server has the setting */
@@ -279,7 +273,6 @@ static void test_slots_and_pace_of_a_cluster(void **state)
 
 static void test_a_good_server(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	says(&facts, 1, "no-replica", "one server: a crash loses no lock");
 	facts.snapshots = 0;
@@ -288,7 +281,6 @@ static void test_a_good_server(void **state)
 
 static void test_eviction(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	facts.memory_limit = 100;
 	says(&facts, 1, "no-replica", "one server: a crash");
@@ -311,7 +303,6 @@ static void test_eviction(void **state)
 
 static void test_persistence(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	PUT(facts.fsync, "everysec");
 	says(&facts, 1, "appendfsync-everysec no-replica", "loses the locks of about the last sec");
@@ -333,7 +324,6 @@ static void test_persistence(void **state)
 
 static void test_replicas(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	facts.replicas = 1;
 	says(&facts, 1, "replicas-unguarded", "a failover loses the newest locks, without");
@@ -350,7 +340,6 @@ static void test_replicas(void **state)
 
 static void test_not_a_server_for_locks(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	facts.cluster = true;
 	says(&facts, 1, "cluster-node", "no lock can be taken");
@@ -372,7 +361,6 @@ static void test_not_a_server_for_locks(void **state)
 
 static void test_versions(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	facts.compatible = 60199;
 	says(&facts, 1, "version-old no-replica", "none: the server is too old");
@@ -395,7 +383,6 @@ static void test_silent(void **state)
 		{LK_EDENIED, true, "sentinel"},          {LK_EPROTOCOL, false, "unusable"},
 		{LK_EUNAVAILABLE, false, "unusable"},    {LK_EREFUSED, false, "unusable"},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct lk__facts facts;
 		lk__facts_clear(&facts);
@@ -412,7 +399,6 @@ static void test_others_that_are_of_no_use(void **state)
 {
 	struct lk__facts nodes[] = {good_master(), good_sentinel("x"), good_sentinel("y"),
 				    good_sentinel("z"), good_replica()};
-	(void)state;
 	nodes[1].code = nodes[4].code = LK_EUNREACHABLE;
 	PUT(nodes[1].reason, "down");
 	PUT(nodes[4].reason, "down");
@@ -432,7 +418,6 @@ static void misses(const struct lk__facts *facts, const char *what)
 
 static void test_what_is_refused_is_not_guessed(void **state)
 {
-	(void)state;
 	struct lk__facts facts;
 	lk__facts_clear(&facts);
 	facts.url = url_a;
@@ -454,7 +439,6 @@ static void test_what_is_refused_is_not_guessed(void **state)
 
 static void test_rights(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	PUT(facts.refused_partial, "zadd");
 	says(&facts, 1, "rights-partial no-replica", "one server");
@@ -470,7 +454,6 @@ static void test_rights(void **state)
 
 static void test_links(void **state)
 {
-	(void)state;
 	struct lk__facts facts = good();
 	facts.timeout_s = 300;
 	says(&facts, 1, "idle-timeout no-replica", "one server");
@@ -503,7 +486,6 @@ static void three(struct lk__facts *nodes)
 static void test_quorum(void **state)
 {
 	struct lk__facts nodes[4];
-	(void)state;
 	three(nodes);
 	says(nodes, 3, "",
 	     "a quorum of 3 servers, of which 3 serve: no lock is lost while a "
@@ -524,7 +506,6 @@ static void test_quorum(void **state)
 static void test_a_quorum_that_is_none(void **state)
 {
 	struct lk__facts nodes[3];
-	(void)state;
 	three(nodes);
 	PUT(nodes[2].machine, nodes[0].machine);
 	says(nodes, 3, "quorum-same-host", "but some share a machine");
@@ -547,7 +528,6 @@ static void test_a_quorum_that_is_none(void **state)
 static void test_a_node_of_a_quorum_that_forgets(void **state)
 {
 	struct lk__facts nodes[3];
-	(void)state;
 	three(nodes);
 	nodes[1].append = nodes[1].snapshots = 0;
 	says(nodes, 3, "quorum-restart-wait", "a quorum of 3");
@@ -562,7 +542,6 @@ static void test_a_node_of_a_quorum_that_forgets(void **state)
 static void test_nodes_of_a_quorum_without_a_vote(void **state)
 {
 	struct lk__facts nodes[3];
-	(void)state;
 	three(nodes);
 	for (size_t i = 0; i < 3; i++) {
 		nodes[i].append = 0;
@@ -603,7 +582,6 @@ static void test_nodes_of_a_quorum_without_a_vote(void **state)
 static void test_clocks_of_a_quorum(void **state)
 {
 	struct lk__facts nodes[3];
-	(void)state;
 	three(nodes);
 	nodes[0].clock_ahead_us = -600000;
 	nodes[2].clock_ahead_us = 600000;
@@ -642,7 +620,6 @@ static void test_servers_by_their_info(void **state)
 		{"nothing:of use\r\n", "", "", -1},
 		{"", "", "", -1},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct lk__facts facts = read_info(rows[i].info);
 		assert_string_equal(facts.server, rows[i].server);
@@ -653,7 +630,6 @@ static void test_servers_by_their_info(void **state)
 
 static void test_info(void **state)
 {
-	(void)state;
 	struct lk__facts facts = read_info(
 		"redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:slave\r\nmaster_host:b\r\n"
 		"master_port:7\r\nmaster_replid:data\r\nconnected_slaves:2\r\naof_enabled:1\r\n"
@@ -687,7 +663,6 @@ static void read_pair(struct lk__facts *facts, const char *name, const char *val
 static void test_settings(void **state)
 {
 	struct lk__facts facts;
-	(void)state;
 	lk__facts_clear(&facts);
 	redisReply refused = {.type = REDIS_REPLY_ERROR, .str = (char[]){"NOPERM"}};
 	lk__facts_read_setting(&facts, &refused);
@@ -717,7 +692,6 @@ static void test_settings(void **state)
 static void test_settings_that_only_keydb_has(void **state)
 {
 	struct lk__facts facts;
-	(void)state;
 	lk__facts_clear(&facts);
 	read_pair(&facts, "active-replica", "");
 	read_pair(&facts, "multi-master", "0");
@@ -737,7 +711,6 @@ static void test_settings_that_only_keydb_has(void **state)
 static void test_role(void **state)
 {
 	struct lk__facts facts;
-	(void)state;
 	lk__facts_clear(&facts);
 	redisReply role = {.type = REDIS_REPLY_STRING, .str = (char[]){"slave"}, .len = 5};
 	redisReply host = {.type = REDIS_REPLY_STRING, .str = (char[]){"b"}, .len = 1};

@@ -22,8 +22,6 @@ static lk_client client;
 
 static struct lk__node *node_of(struct lk__topo *topo, uint16_t slot)
 {
-	(void)topo;
-	(void)slot;
 	return &node;
 }
 
@@ -32,7 +30,6 @@ static struct lk__topo topo = {.ops = &topo_ops};
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&client, 0, sizeof(client));
 	assert_int_equal(lk_config_new(&client.config, NULL), 0);
 	client.topo = &topo;
@@ -43,7 +40,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	lk__entries_free(&client);
 	pthread_mutex_destroy(&client.mutex);
 	client.config = lk_config_free(client.config);
@@ -85,7 +81,6 @@ static size_t count(void)
 
 static void test_kind_name_and_owner_find_an_entry(void **state)
 {
-	(void)state;
 	assert_null(find(&one, "", "name"));
 	assert_int_equal(count(), 0);
 	struct lk__entry *plain = make(&one, "", "name");
@@ -107,7 +102,6 @@ static void test_kind_name_and_owner_find_an_entry(void **state)
 
 static void test_a_walk_sees_each_entry_once_while_others_go(void **state)
 {
-	(void)state;
 	struct lk__entry *all[ENTRIES], *entry, *next;
 	size_t seen = 0;
 	char name[32];
@@ -132,7 +126,6 @@ static void test_a_walk_sees_each_entry_once_while_others_go(void **state)
 /* A grant looks for another kind's entry of its key only where there is another kind. */
 static void test_a_second_kind_is_noted(void **state)
 {
-	(void)state;
 	static const struct lk__recipe nobodys = {.type = "nobodys", .sharing = LK__NO_HOLD};
 	char name[32];
 	for (size_t i = 0; i < ENTRIES; i++) { /* it grows meanwhile */
@@ -166,7 +159,6 @@ static struct lk__entry *hold(const struct lk__recipe *recipe, const char *owner
 
 static void test_a_grant_doubts_whom_it_excludes(void **state)
 {
-	(void)state;
 	struct lk__entry *all[ENTRIES], *writer, *reader[2];
 	char name[32];
 	for (size_t i = 0; i < ENTRIES; i++) {

@@ -20,7 +20,6 @@ static const struct {
 
 static void test_each_code_has_a_name_and_a_text(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ERRORS; i++) {
 		assert_string_equal(lk_error_name(errors[i].code), errors[i].name);
 		assert_string_equal(lk_error_text(errors[i].code), errors[i].text);
@@ -29,7 +28,6 @@ static void test_each_code_has_a_name_and_a_text(void **state)
 
 static void test_an_unknown_code(void **state)
 {
-	(void)state;
 	assert_string_equal(lk_error_name(-9999), "LK_E?");
 	assert_string_equal(lk_error_name(7), "LK_E?");
 	assert_true(strlen(lk_error_text(-9999)) > 0);
@@ -40,7 +38,6 @@ static void test_an_unknown_code(void **state)
 
 static void test_classes(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < ERRORS; i++) {
 		int code = errors[i].code, classes = errors[i].classes;
 		assert_int_equal(lk_error_is_retryable(code), !!(classes & LK_CLASS_RETRY));
@@ -61,7 +58,6 @@ static void test_a_server_is_named_once(void **state)
 		{"", "acquire \"a on b\" on redis://a:1: "},
 		{"redis://a:1: ", "acquire \"a on b\" on redis://a:1: "},
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		lk_error error;
 		lk__fail(&error, LK_EUNREACHABLE, "acquire \"a on b\" on %s: %s", "redis://a:1",

@@ -14,7 +14,6 @@ static struct lk__followers followers;
 
 static int setup(void **state)
 {
-	(void)state;
 	memset(&followers, 0, sizeof(followers));
 	return 0;
 }
@@ -57,7 +56,6 @@ static int due(int64_t at_ns)
 
 static void test_who_has_it_must(void **state)
 {
-	(void)state;
 	assert_false(see(has(10), SECOND));
 	assert_int_equal(due(SECOND), 1);
 	assert_int_equal(due(SECOND + LK__FOLLOWER_MS * LK__MS - 1), 1);
@@ -66,7 +64,6 @@ static void test_who_has_it_must(void **state)
 
 static void test_who_had_no_time_is_waited_for(void **state)
 {
-	(void)state;
 	assert_true(see(lags(10, 10), SECOND));
 	assert_int_equal(due(SECOND), 0);
 	assert_false(see(has(20), SECOND));
@@ -75,7 +72,6 @@ static void test_who_had_no_time_is_waited_for(void **state)
 
 static void test_who_hangs_need_not(void **state)
 {
-	(void)state;
 	assert_true(see(lags(10, 10), SECOND));
 	assert_false(see(over(lags(10, 10)), 2 * SECOND));
 	assert_int_equal(due(2 * SECOND), 0);
@@ -87,7 +83,6 @@ static void test_who_hangs_need_not(void **state)
 
 static void test_who_lags_must(void **state)
 {
-	(void)state;
 	assert_false(see(over(lags(10, 11)), SECOND));
 	assert_int_equal(due(SECOND), 1);
 	assert_false(see(over(lags(11, 12)), 4 * SECOND));
@@ -96,14 +91,12 @@ static void test_who_lags_must(void **state)
 
 static void test_who_connects_must(void **state)
 {
-	(void)state;
 	assert_true(see(lags(-1, 0), SECOND));
 	assert_int_equal(due(SECOND), 1);
 }
 
 static void test_five_seconds_of_silence(void **state)
 {
-	(void)state;
 	see(has(10), SECOND);
 	for (int i = 2; i < 6; i++) {
 		assert_false(see(over(lags(10, 10)), i * SECOND));
@@ -115,7 +108,6 @@ static void test_five_seconds_of_silence(void **state)
 
 static void test_who_was_known_begins_anew(void **state)
 {
-	(void)state;
 	see(known(has(10)), SECOND);
 	assert_int_equal(due(SECOND), 0);
 	see(known(over(lags(20, 20))), 2 * SECOND); /* it has gone on, and then hung */
@@ -130,7 +122,6 @@ static void test_who_was_known_begins_anew(void **state)
 
 static void test_what_it_said_before_it_was_forgotten(void **state)
 {
-	(void)state;
 	see(known(has(10)), SECOND);
 	assert_true(see(lags(20, 20), 60 * SECOND)); /* asked once, since it may have hung since */
 	assert_int_equal(due(60 * SECOND), 0);
@@ -140,7 +131,6 @@ static void test_what_it_said_before_it_was_forgotten(void **state)
 
 static void test_a_former_master(void **state)
 {
-	(void)state;
 	struct lk__sighting seen = over(lags(10, 10));
 	seen.returning = true;
 	see(seen, SECOND);
@@ -151,7 +141,6 @@ static void test_a_former_master(void **state)
 
 static void test_more_than_can_be_kept(void **state)
 {
-	(void)state;
 	char place[32];
 	for (int i = 0; i <= LK__ACKS_MAX; i++) {
 		snprintf(place, sizeof(place), "host:%d", i);

@@ -38,21 +38,18 @@ static ssize_t stream_read(struct lk__stream *stream, void *bytes, size_t size)
 		second_comes();
 	struct timespec pause = {.tv_nsec = read_takes_ns};
 	nanosleep(&pause, NULL);
-	(void)stream;
 	ssize_t got = recv(client_fd, bytes, size, MSG_DONTWAIT);
 	return got < 0 ? -errno : got;
 }
 
 static ssize_t stream_write(struct lk__stream *stream, const void *bytes, size_t size)
 {
-	(void)stream;
 	ssize_t wrote = send(client_fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return wrote < 0 ? -errno : wrote;
 }
 
 static void stream_close(struct lk__stream *stream)
 {
-	(void)stream;
 	close(client_fd);
 }
 
@@ -62,7 +59,6 @@ static struct lk__stream stream = {.ops = &stream_ops, .wants = POLLIN};
 
 static void ignore(void *context)
 {
-	(void)context;
 }
 
 static const struct lk__node_events events = {
@@ -70,7 +66,6 @@ static const struct lk__node_events events = {
 
 static int set_up(void **state)
 {
-	(void)state;
 	lk_error error;
 	int fds[2];
 	read_takes_ns = 0;
@@ -98,7 +93,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	lk__node_close(&node);
 	lk__node_destroy(&node);
 	close(server_fd);
@@ -136,14 +130,12 @@ static bool spun(void)
 
 static void test_a_lone_caller_spins(void **state)
 {
-	(void)state;
 	call();
 	assert_true(spun());
 }
 
 static void test_nobody_spins_beside_another_caller(void **state)
 {
-	(void)state;
 	call();
 	conn->spin = (struct lk__spin){0};
 	lk__callers_note(&callers, &threads[1]); /* it is on its way */
@@ -159,7 +151,6 @@ static void test_nobody_spins_beside_another_caller(void **state)
 
 static void test_a_caller_of_another_client_is_no_company(void **state)
 {
-	(void)state;
 	threads[0].callers = NULL;
 	atomic_store(&callers.mixed_ns, lk__now_ns());
 	call();
@@ -169,7 +160,6 @@ static void test_a_caller_of_another_client_is_no_company(void **state)
 /* The core was another's: for some calls, and for more each time. */
 static void test_who_loses_its_core_spins_no_more(void **state)
 {
-	(void)state;
 	read_takes_ns = 2 * LK__MS;
 	int pause = 0;
 	for (unsigned misses = 1; misses <= 6; misses++) {
@@ -187,7 +177,6 @@ static void test_who_loses_its_core_spins_no_more(void **state)
 /* A burst of work elsewhere is no reason to spin less for long. */
 static void test_a_pause_is_short_where_spinning_has_paid_since(void **state)
 {
-	(void)state;
 	conn->spin.misses = 6;
 	int calls = 0;
 	while (conn->spin.misses && calls < 10000) { /* a busy machine has misses of its own */
@@ -281,13 +270,11 @@ static void server_gets(size_t commands)
 /* It has no core: the kernel has woken it, and it does not run. */
 static void no_core(struct lk__thread *thread)
 {
-	(void)thread;
 }
 
 /* It sleeps on the socket, and nothing wakes it, as if it had no core. */
 static void test_a_follower_reads_in_place_of_a_leader_without_a_core(void **state)
 {
-	(void)state;
 	struct caller leader, follower;
 	int silent[2];
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, silent), 0);
@@ -309,7 +296,6 @@ static void test_a_follower_reads_in_place_of_a_leader_without_a_core(void **sta
 /* The next has no core: whoever comes after a while leads, for it as well. */
 static void test_nobody_waits_for_the_next_leader_to_run(void **state)
 {
-	(void)state;
 	struct caller leader, next, newcomer;
 	node.can_spin = false;
 	conn->trip_ns = 60000 * LK__MS; /* a follower waits long before it looks */
@@ -348,7 +334,6 @@ static void second_comes(void)
 
 static void test_what_was_left_to_a_leader_leaves_with_it(void **state)
 {
-	(void)state;
 	struct caller first;
 	node.can_spin = false;
 	conn->trip_ns = 60000 * LK__MS;

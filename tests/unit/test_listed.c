@@ -23,7 +23,6 @@ static void knows(const char *place, const char *address)
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&listed, 0, sizeof(listed));
 	knows(ONE, "");
 	knows(TWO, ADDRESS);
@@ -42,7 +41,6 @@ static int come(const char *first, const char *second)
 
 static void test_each_is_known_by_its_name_or_its_address(void **state)
 {
-	(void)state;
 	assert_int_equal(come(ONE, ADDRESS), 2);
 	assert_int_equal(come(ONE, TWO), 2);
 	assert_null(lk__listed_absent(&listed));
@@ -50,7 +48,6 @@ static void test_each_is_known_by_its_name_or_its_address(void **state)
 
 static void test_a_stranger_does_not_stand_for_one_that_was_met(void **state)
 {
-	(void)state;
 	assert_int_equal(come(ONE, TWO), 2);
 	assert_int_equal(come(ONE, STRANGER), 1);
 	assert_string_equal(lk__listed_absent(&listed), TWO);
@@ -58,21 +55,18 @@ static void test_a_stranger_does_not_stand_for_one_that_was_met(void **state)
 
 static void test_a_stranger_may_be_one_that_was_never_met(void **state)
 {
-	(void)state;
 	assert_int_equal(come(ONE, STRANGER), 2);
 	assert_int_equal(come(STRANGER, "192.0.2.8:6379"), 1);
 }
 
 static void test_a_stranger_is_none_that_follows_nobody(void **state)
 {
-	(void)state;
 	lk__listed_of(&listed, TWO)->follows = false;
 	assert_int_equal(come(ONE, STRANGER), 1);
 }
 
 static void test_one_that_is_down_counts_for_none(void **state)
 {
-	(void)state;
 	lk__listed_of(&listed, TWO)->alive = false;
 	assert_int_equal(come(ONE, ADDRESS), 1);
 	assert_int_equal(come(ADDRESS, NULL), 0);
@@ -80,7 +74,6 @@ static void test_one_that_is_down_counts_for_none(void **state)
 
 static void test_one_that_lags_does_not_count(void **state)
 {
-	(void)state;
 	lk__listed_begin(&listed);
 	lk__listed_see(&listed, ONE, false);
 	lk__listed_see(&listed, TWO, true);
@@ -90,7 +83,6 @@ static void test_one_that_lags_does_not_count(void **state)
 
 static void test_another_master_has_met_none(void **state)
 {
-	(void)state;
 	assert_int_equal(come(ONE, TWO), 2);
 	lk__listed_forget(&listed);
 	assert_int_equal(come(ONE, STRANGER), 2);
@@ -98,7 +90,6 @@ static void test_another_master_has_met_none(void **state)
 
 static void test_a_full_list_takes_no_more(void **state)
 {
-	(void)state;
 	char place[LK__CONN_PLACE_SIZE];
 	for (int i = listed.count; i < LK__ACKS_MAX; i++) {
 		snprintf(place, sizeof(place), "%d.test:6379", i);

@@ -57,7 +57,6 @@ static void test_a_replica_with_a_name(void **state)
 		{NAMED("*2\r\n$2\r\nip\r\n$2\r\n..\r\n"), "r:7004"},
 		{NAMED("$2\r\nip\r\n"), "r:7004"},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		char text[256];
 		snprintf(text, sizeof(text), "*1\r\n*4\r\n:0\r\n:99\r\n%s%s",
@@ -72,7 +71,6 @@ static void test_a_replica_with_a_name(void **state)
 
 static void test_masters_and_replicas(void **state)
 {
-	(void)state;
 	struct lk__map *map = good_map(
 		"*3\r\n*4\r\n:0\r\n:99\r\n" NODE("8", "10.0.0.1", "7001", ID_A)
 			NODE("8", "10.0.0.3", "7003", ID_C) "*3\r\n:100\r\n:199\r\n" NODE(
@@ -99,7 +97,6 @@ static void test_masters_and_replicas(void **state)
 /* Two nodes agree on the masters; each has heard of one of two replicas. */
 static void test_replicas_of_two_maps(void **state)
 {
-	(void)state;
 	struct lk__map *map = good_map("*1\r\n*4\r\n:0\r\n:99\r\n" NODE(
 		"8", "10.0.0.1", "7001", ID_A) NODE("8", "10.0.0.2", "7002", ID_B));
 	struct lk__map *other = good_map("*2\r\n*3\r\n:100\r\n:199\r\n" NODE(
@@ -120,7 +117,6 @@ static void test_replicas_of_two_maps(void **state)
 /* A node that does not know its own address stands where it was asked; IPv6 gets its brackets. */
 static void test_endpoints(void **state)
 {
-	(void)state;
 	struct lk__map *map = good_map(
 		"*3\r\n*3\r\n:0\r\n:0\r\n*3\r\n$-1\r\n:7001\r\n$40\r\n" ID_A
 		"\r\n*3\r\n:1\r\n:1\r\n" NODE("0", "", "7002", ID_B) "*3\r\n:2\r\n:2\r\n" NODE(
@@ -134,7 +130,6 @@ static void test_endpoints(void **state)
 /* "?" is a host name that is announced and not known: its slots are as if nobody had them. */
 static void test_a_master_without_an_address(void **state)
 {
-	(void)state;
 	struct lk__map *map = good_map("*2\r\n*3\r\n:0\r\n:9\r\n" NODE(
 		"1", "?", "7001", ID_A) "*3\r\n:10\r\n:19\r\n" NODE("4", "host", "7002", ID_B));
 	assert_int_equal(map->count, 1);
@@ -154,7 +149,6 @@ static uint64_t digest_of(const char *text)
 /* Nodes list ranges in any order, and know replicas at different times. */
 static void test_alike(void **state)
 {
-	(void)state;
 	uint64_t one = digest_of("*2\r\n*3\r\n:0\r\n:9\r\n" NODE(
 		"1", "a", "1", ID_A) "*3\r\n:10\r\n:19\r\n" NODE("1", "b", "2", ID_B));
 	uint64_t turned = digest_of("*2\r\n*4\r\n:10\r\n:19\r\n" NODE("1", "b", "2", ID_B) NODE(
@@ -173,7 +167,6 @@ static void test_alike(void **state)
 static void test_similar_ids_are_told_apart(void **state)
 {
 	uint64_t digests[10];
-	(void)state;
 	for (size_t i = 0; i < COUNT(digests); i++) {
 		char text[160], id[41];
 		snprintf(id, sizeof(id), "%040zx", i);
@@ -192,7 +185,6 @@ static void test_similar_ids_are_told_apart(void **state)
 /* A slot belongs to whom more than half of the votes name; they may disagree about some. */
 static void test_a_vote_on_each_slot(void **state)
 {
-	(void)state;
 	struct lk__map *one = HALVES("49", "50"), *other = HALVES("50", "51");
 	struct lk__map_vote votes[] = {{one, 1}, {other, 1}};
 	struct lk__map *map = lk__map_merge(votes, 2, 2);
@@ -223,7 +215,6 @@ static void test_a_vote_on_each_slot(void **state)
 /* Nobody is the master of a slot with as good a right as somebody; and each replica counts. */
 static void test_what_merged_maps_keep(void **state)
 {
-	(void)state;
 	struct lk__map *one = good_map("*1\r\n*4\r\n:0\r\n:99\r\n" NODE("1", "a", "1", ID_A)
 					       NODE("1", "b", "2", ID_B));
 	struct lk__map *other = good_map("*1\r\n*4\r\n:10\r\n:99\r\n" NODE("1", "a", "1", ID_A)
@@ -260,7 +251,6 @@ static void test_malformed(void **state)
 		"*1\r\n*3\r\n:0\r\n:9\r\n" NODE("1", "a", "65536", ID_A),
 		"*1\r\n*3\r\n:0\r\n:9\r\n" NODE("3", "a b", "1", ID_A),
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		const char *fault;
 		assert_null(map_of(texts[i], &fault));
@@ -272,7 +262,6 @@ static void test_redirects(void **state)
 {
 	char place[LK__PLACE_SIZE];
 	uint16_t slot;
-	(void)state;
 	assert_true(lk__redirect_read("MOVED 3999 127.0.0.1:6381", ASKED, &slot, place));
 	assert_int_equal(slot, 3999);
 	assert_string_equal(place, "127.0.0.1:6381");
@@ -303,7 +292,6 @@ static void test_malformed_redirects(void **state)
 	};
 	char place[LK__PLACE_SIZE];
 	uint16_t slot;
-	(void)state;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		assert_false(lk__redirect_read(words[i], ASKED, &slot, place));
 }

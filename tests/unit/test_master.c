@@ -27,13 +27,11 @@ struct lk__vote __wrap_lk__vote_of(const struct lk__scout *scout);
 
 void *__wrap_lk__scout_kind(const struct lk__scout *scout)
 {
-	(void)scout;
 	return topo->node->finder;
 }
 
 uint64_t __wrap_lk__scout_round(const struct lk__scout *scout)
 {
-	(void)scout;
 	return round_now;
 }
 
@@ -41,13 +39,11 @@ uint64_t __wrap_lk__scout_round(const struct lk__scout *scout)
 struct lk__vote __wrap_lk__vote_of(const struct lk__scout *scout)
 {
 	static const char common[LK__PLACE_SIZE] = MASTER;
-	(void)scout;
 	return (struct lk__vote){.common = common, .most = 1, .votes = 1, .known = 1};
 }
 
 static void ignore(void *context)
 {
-	(void)context;
 }
 
 static const struct lk__node_events events = {
@@ -55,7 +51,6 @@ static const struct lk__node_events events = {
 
 static int set_up(void **state)
 {
-	(void)state;
 	lk_error error;
 	round_now = 1;
 	assert_int_equal(lk_config_new(&config, &error), 0);
@@ -67,7 +62,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	topo->ops->close(topo);
 	topo->ops->free(topo);
 	config = lk_config_free(config);
@@ -91,7 +85,6 @@ static int counted(bool over)
 
 static void test_a_replica_counts_in_its_round_and_until_the_next_is_over(void **state)
 {
-	(void)state;
 	peer_says(1, true);
 	assert_int_equal(counted(true), 1);
 	round_now = 2;
@@ -101,7 +94,6 @@ static void test_a_replica_counts_in_its_round_and_until_the_next_is_over(void *
 
 static void test_a_late_answer_of_an_earlier_round_takes_no_replica_back(void **state)
 {
-	(void)state;
 	round_now = 5;
 	peer_says(5, true);
 	peer_says(3, true);
@@ -112,7 +104,6 @@ static void test_a_late_answer_of_an_earlier_round_takes_no_replica_back(void **
 
 static void test_a_replica_that_is_down_does_not_count(void **state)
 {
-	(void)state;
 	peer_says(1, false);
 	assert_int_equal(counted(true), 0);
 }

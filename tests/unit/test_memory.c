@@ -182,8 +182,6 @@ static lk_client client;
 static struct lk__node *node_of(struct lk__topo *topo, uint16_t slot)
 {
 	static struct lk__node node;
-	(void)topo;
-	(void)slot;
 	return &node;
 }
 
@@ -230,7 +228,6 @@ static void sweep_entries(void)
 
 static void test_configurations(void **state)
 {
-	(void)state;
 	sweep(call_new);
 	assert_int_equal(lk_config_new(&config, NULL), 0);
 	assert_int_equal(lk_config_set(config, "url", "redis://u:old@before", NULL), 0);
@@ -245,7 +242,6 @@ static void test_configurations(void **state)
 
 static void test_bytes(void **state)
 {
-	(void)state;
 	sweep(call_reader);
 	sweep(call_words);
 	sweep(call_buffer);

@@ -36,7 +36,6 @@ static void has(lk_client *client, const char *line)
 /* A double would have 53 bits of it, and the last digits would be others. */
 static void test_a_sum_has_all_its_digits(void **state)
 {
-	(void)state;
 	lk_client *client = client_made();
 	struct lk__counters *counters = &client->counters;
 	lk__count_us(&counters->wait, INT64_MAX);
@@ -52,7 +51,6 @@ static void test_a_sum_has_all_its_digits(void **state)
  * be none. */
 static void test_a_sum_that_is_full_begins_anew(void **state)
 {
-	(void)state;
 	lk_client *client = client_made();
 	struct lk__counters *counters = &client->counters;
 	counters->hold.sum_us = UINT64_MAX;
@@ -64,7 +62,6 @@ static void test_a_sum_that_is_full_begins_anew(void **state)
 
 static void test_a_duration_below_zero_is_none(void **state)
 {
-	(void)state;
 	lk_client *client = client_made();
 	struct lk__counters *counters = &client->counters;
 	lk__count_us(&counters->margin, -INT64_C(5000000000));

@@ -56,7 +56,6 @@ static void start_and_connect(bool once, int64_t until_ns)
 
 static void test_all_are_granted(void **state)
 {
-	(void)state;
 	struct lk__multi_event event = event_of(LK__MULTI_TRIED);
 	start_and_connect(false, LK__NEVER);
 	event.stands = true;
@@ -66,7 +65,6 @@ static void test_all_are_granted(void **state)
 /* Nothing is held while it waits for the part, and alone for that. */
 static void test_a_busy_part_is_awaited(void **state)
 {
-	(void)state;
 	start_and_connect(false, LK__NEVER);
 	struct lk__multi_effects effects = busy(LK__MULTI_TRIED, 1, LK_EBUSY);
 	assert_int_equal(effects.action, LK__MULTI_DO_GIVE_BACK);
@@ -80,7 +78,6 @@ static void test_a_busy_part_is_awaited(void **state)
 /* Found at the look, it is awaited without a try; the third lost race is followed by a pause. */
 static void test_lost_races_end_in_pauses(void **state)
 {
-	(void)state;
 	start(false, LK__NEVER);
 	for (int round = 0; round < 2; round++) {
 		assert_int_equal(busy(LK__MULTI_LOOKED, 2, LK_EBUSY).action,
@@ -97,7 +94,6 @@ static void test_lost_races_end_in_pauses(void **state)
 
 static void test_a_mere_try_asks_once(void **state)
 {
-	(void)state;
 	start_and_connect(true, LK__NEVER);
 	busy(LK__MULTI_TRIED, 0, LK_EBUSY);
 	struct lk__multi_effects effects = happened(LK__MULTI_GIVEN_BACK);
@@ -108,7 +104,6 @@ static void test_a_mere_try_asks_once(void **state)
 /* What was not sent, or came late for the first time, is asked again; and not for ever. */
 static void test_a_mere_try_that_was_not_asked(void **state)
 {
-	(void)state;
 	int tries = 0;
 	struct lk__multi_effects effects = start(true, LK__NEVER);
 	while (effects.action == LK__MULTI_DO_LOOK && ++tries < 10) {
@@ -125,7 +120,6 @@ static void test_a_mere_try_that_was_not_asked(void **state)
 
 static void test_the_end_of_the_wait(void **state)
 {
-	(void)state;
 	static const struct {
 		int busy_code, code;
 	} cases[] = {{LK_EBUSY, LK_ETIMEDOUT}, {LK_EUNREACHABLE, LK_EUNREACHABLE}};
@@ -143,7 +137,6 @@ static void test_the_end_of_the_wait(void **state)
 /* They came later than a lease: what may be held is said, as long as it is so. */
 static void test_grants_that_were_late(void **state)
 {
-	(void)state;
 	for (int gone = 0; gone < 2; gone++) {
 		start_and_connect(true, LK__NEVER);
 		assert_int_equal(happened(LK__MULTI_TRIED).action, LK__MULTI_DO_GIVE_BACK);
@@ -158,7 +151,6 @@ static void test_grants_that_were_late(void **state)
 
 static void test_what_may_be_held_is_said(void **state)
 {
-	(void)state;
 	static const struct {
 		int code, told;
 	} cases[] = {{LK_EREFUSED, LK_EMAYBEHELD},
@@ -178,7 +170,6 @@ static void test_what_may_be_held_is_said(void **state)
 
 static void test_cancelled_while_it_connects(void **state)
 {
-	(void)state;
 	start(false, LK__NEVER);
 	happened(LK__MULTI_LOOKED);
 	struct lk__multi_event event = event_of(LK__MULTI_READY);
@@ -190,7 +181,6 @@ static void test_cancelled_while_it_connects(void **state)
 
 static void test_a_client_is_closed(void **state)
 {
-	(void)state;
 	start_and_connect(false, LK__NEVER);
 	busy(LK__MULTI_TRIED, 1, LK_EBUSY);
 	struct lk__multi_event event = event_of(LK__MULTI_GIVEN_BACK);
@@ -270,7 +260,6 @@ static void random_attempt(bool once)
 
 static void test_at_random(void **state)
 {
-	(void)state;
 	for (unsigned seed = 0; seed < 20000; seed++) {
 		srand(seed);
 		random_attempt(seed % 4 == 0);

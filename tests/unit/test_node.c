@@ -26,7 +26,6 @@ static struct lk__thread loop_thread;
 
 static void stream_close(struct lk__stream *stream)
 {
-	(void)stream;
 	closed++;
 }
 
@@ -38,7 +37,6 @@ static struct lk__stream streams[4] = {{&stream_ops, -1, 0, 0},
 
 static void ignore(void *context)
 {
-	(void)context;
 }
 
 static const struct lk__node_events events = {
@@ -55,7 +53,6 @@ static void come_up(size_t index)
 
 static int set_up(void **state)
 {
-	(void)state;
 	lk_error error;
 	closed = 0;
 	assert_int_equal(lk_config_new(&config, &error), 0);
@@ -70,7 +67,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	lk__node_close(&node);
 	lk__node_destroy(&node);
 	config = lk_config_free(config);
@@ -102,7 +98,6 @@ static bool is_crowded(void)
 
 static void test_a_client_begins_with_one(void **state)
 {
-	(void)state;
 	assert_int_equal(node.script_count, 1);
 	assert_int_equal(join(), 0);
 	assert_int_equal(join(), 0); /* there is no other */
@@ -110,7 +105,6 @@ static void test_a_client_begins_with_one(void **state)
 
 static void test_a_caller_takes_the_first_that_is_free(void **state)
 {
-	(void)state;
 	add_conns();
 	assert_int_equal(join(), 0);
 	assert_int_equal(join(), 1);
@@ -121,7 +115,6 @@ static void test_a_caller_takes_the_first_that_is_free(void **state)
 
 static void test_who_finds_none_free_shares_the_last(void **state)
 {
-	(void)state;
 	add_conns();
 	for (unsigned i = 0; i < 6; i++)
 		assert_int_equal(join(), i < 2 ? i : 2);
@@ -133,7 +126,6 @@ static void test_who_finds_none_free_shares_the_last(void **state)
 
 static void test_one_that_is_down_is_not_taken(void **state)
 {
-	(void)state;
 	add_conns();
 	node.scripts[0]->state = LK__CONN_CONNECTING;
 	node.scripts[2]->state = LK__CONN_CONNECTING;
@@ -148,7 +140,6 @@ static void test_one_that_is_down_is_not_taken(void **state)
 
 static void test_one_caller_is_no_crowd(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 1000; i++) {
 		assert_false(is_crowded());
 		lk__conn_part(node.scripts[0]);
@@ -157,7 +148,6 @@ static void test_one_caller_is_no_crowd(void **state)
 
 static void test_nor_are_two_who_seldom_meet(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 1000; i++) {
 		assert_false(is_crowded());
 		if (i % 4 == 0)
@@ -169,7 +159,6 @@ static void test_nor_are_two_who_seldom_meet(void **state)
 
 static void test_a_crowd_is_told_once_in_a_while(void **state)
 {
-	(void)state;
 	int told = 0;
 	join();
 	for (int i = 0; i < 200; i++) {
@@ -205,7 +194,6 @@ static void await_failure(size_t index, uint64_t count)
 
 static void test_one_that_cannot_be_had_is_left_alone_for_a_while(void **state)
 {
-	(void)state;
 	lk__node_grow(&node);
 	assert_int_equal(node.script_count, 2);
 	await_failure(1, 1);
@@ -220,7 +208,6 @@ static void test_one_that_cannot_be_had_is_left_alone_for_a_while(void **state)
 
 static void test_there_are_never_more_than_allowed(void **state)
 {
-	(void)state;
 	add_conns();
 	assert_int_equal(lk__node_extra(&node), 2);
 	lk__node_grow(&node);
@@ -229,7 +216,6 @@ static void test_there_are_never_more_than_allowed(void **state)
 
 static void test_one_at_a_time(void **state)
 {
-	(void)state;
 	assert_int_equal(lk__node_add_conn(&node, NULL), 0);
 	node.scripts[1]->state = LK__CONN_CONNECTING;
 	lk__node_grow(&node);
@@ -240,7 +226,6 @@ static void test_one_at_a_time(void **state)
 
 static void test_none_begins_as_the_client_is_closed(void **state)
 {
-	(void)state;
 	lk__node_stop_growing(&node);
 	lk__node_grow(&node);
 	assert_int_equal(node.script_count, 1);
@@ -269,7 +254,6 @@ static bool is_spread(unsigned callers)
 
 static void test_many_gather_and_few_spread_again(void **state)
 {
-	(void)state;
 	add_conns();
 	assert_true(is_spread(16));
 	assert_true(is_spread(23));
@@ -281,7 +265,6 @@ static void test_many_gather_and_few_spread_again(void **state)
 
 static void test_a_moment_changes_nothing(void **state)
 {
-	(void)state;
 	add_conns();
 	for (int i = 0; i < 30; i++)
 		join();
@@ -292,7 +275,6 @@ static void test_a_moment_changes_nothing(void **state)
 
 static void test_who_gathers_takes_one_that_is_up(void **state)
 {
-	(void)state;
 	add_conns();
 	assert_false(is_spread(30));
 	node.scripts[0]->state = LK__CONN_CONNECTING;
@@ -303,7 +285,6 @@ static void test_who_gathers_takes_one_that_is_up(void **state)
 
 static void test_many_open_no_more(void **state)
 {
-	(void)state;
 	bool crowded = false;
 	for (int i = 0; i < 30; i++)
 		join();
@@ -318,7 +299,6 @@ static void test_many_open_no_more(void **state)
 
 static void test_one_that_was_not_used_for_long_is_closed(void **state)
 {
-	(void)state;
 	add_conns();
 	int64_t now_ns = lk__now_ns(), later_ns = now_ns + 60000 * LK__MS;
 	assert_true(lk__node_turn(&node, now_ns) > now_ns);
@@ -333,7 +313,6 @@ static void test_one_that_was_not_used_for_long_is_closed(void **state)
 
 static void test_one_in_use_is_not(void **state)
 {
-	(void)state;
 	add_conns();
 	int64_t later_ns = lk__now_ns() + 60000 * LK__MS;
 	struct lk__request *request = lk__request_new(1, (const char *[]){"PING"}, (size_t[]){4});
@@ -371,7 +350,6 @@ static bool is_loaded_before(size_t index)
  * repeated, behind what follows it. */
 static void test_a_script_is_there_when_it_has_run(void **state)
 {
-	(void)state;
 	add_conns();
 	assert_true(is_loaded_before(0));
 	assert_false(is_loaded_before(0));
@@ -390,13 +368,11 @@ static struct lk__node nodes[NODES];
 
 static struct lk__node *node_at(struct lk__topo *topo, size_t index)
 {
-	(void)topo;
 	return index < NODES ? &nodes[index] : NULL;
 }
 
 static struct lk__node *node_of(struct lk__topo *topo, uint16_t slot)
 {
-	(void)topo;
 	return &nodes[slot];
 }
 
@@ -468,7 +444,6 @@ static size_t extra_in_all(void)
 
 static void test_a_client_has_so_many_in_all(void **state)
 {
-	(void)state;
 	set_up_nodes();
 	for (int round = 0; round < EACH + 1; round++)
 		for (size_t i = 0; i < NODES; i++)
@@ -501,7 +476,6 @@ static struct lk__entry entry_on_second(void)
 
 static void test_a_lock_goes_along_with_its_caller(void **state)
 {
-	(void)state;
 	struct lk__entry entry = entry_on_second();
 	assert_int_equal(join_entry(&entry), 0);
 	tear_down_nodes();
@@ -509,7 +483,6 @@ static void test_a_lock_goes_along_with_its_caller(void **state)
 
 static void test_not_while_something_of_it_is_under_way(void **state)
 {
-	(void)state;
 	struct lk__entry entry = entry_on_second();
 	struct lk__waiting waiting = {.request = (struct lk__request *)&waiting};
 	atomic_store(&entry.releasing, 1); /* which no try may overtake */
@@ -533,7 +506,6 @@ static void test_not_while_something_of_it_is_under_way(void **state)
 
 static void test_not_where_several_entries_are_in_order(void **state)
 {
-	(void)state;
 	struct lk__entry red = entry_on_second();
 	red.is_quorum = true;
 	assert_int_equal(join_entry(&red), 1);

@@ -37,13 +37,11 @@ static void refuse(int reason, int code)
 
 static void test_a_library_that_is_missing_is_named(void **state)
 {
-	(void)state;
 	refuse(ENOENT, LK_ETLS);
 }
 
 static void test_a_lack_of_resources_is_not_a_tls_error(void **state)
 {
-	(void)state;
 	refuse(EMFILE, LK_ESYSTEM);
 	refuse(ENFILE, LK_ESYSTEM);
 	refuse(ENOMEM, LK_ENOMEM);
@@ -52,7 +50,6 @@ static void test_a_lack_of_resources_is_not_a_tls_error(void **state)
 static void test_it_is_tried_again_and_loaded_once(void **state)
 {
 	lk_error error = {0};
-	(void)state;
 	needs_openssl();
 	refuse(EMFILE, LK_ESYSTEM);
 	loads = 0;

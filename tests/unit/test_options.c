@@ -298,7 +298,6 @@ static void test_a_map_without_threads(void **state)
 		{"redis-cluster://127.0.0.1:1,name:2", "name=127.0.0.2", NULL},
 		{"redis-cluster://127.0.0.1:1", "10.0.0.1=other", "address_map: \"other\""},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		assert_checks(cases[i].url, "address_map", cases[i].map, 1, cases[i].reason);
 	}
@@ -509,7 +508,6 @@ static void test_contradictions_are_found(void **state)
 		{"rediss://h?tls_key_file=/y", "tls_cert_file", "/x", NULL},
 		{"redis://h", "backoff_min_ms", "2001", "backoff_min_ms"},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		assert_checks(cases[i].url, cases[i].name, cases[i].value, 0, cases[i].reason);
 	}

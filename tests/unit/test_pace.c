@@ -38,7 +38,6 @@ static int64_t next_ns(struct lk__pace *pace, const char *token, int64_t poll_ns
 
 static void test_soon_at_first_then_seldom(void **state)
 {
-	(void)state;
 	struct lk__pace pace = {0};
 	int64_t wanted_us[] = {6250, 12500, 25000, 50000, 100000, 100000};
 	for (size_t i = 0; i < sizeof(wanted_us) / sizeof(wanted_us[0]); i++)
@@ -51,7 +50,6 @@ static void test_soon_at_first_then_seldom(void **state)
 /* Each holder that was missed halves the slowest pace; a renewal, of the same token, does not. */
 static void test_each_change_of_hands_makes_it_faster(void **state)
 {
-	(void)state;
 	struct lk__pace pace = {0};
 	char token[8];
 	int64_t slowest_ms[] = {100, 50, 25, 12, 6, 6, 6};
@@ -65,7 +63,6 @@ static void test_each_change_of_hands_makes_it_faster(void **state)
 
 static void test_within_bounds(void **state)
 {
-	(void)state;
 	int64_t polls_ms[] = {1, 5, 20, 100, 60000};
 	for (size_t i = 0; i < sizeof(polls_ms) / sizeof(polls_ms[0]); i++) {
 		int64_t poll_ns = polls_ms[i] * LK__MS, least_ns = poll_ns / 16;
@@ -82,7 +79,6 @@ static void test_within_bounds(void **state)
 
 static void test_who_does_not_say_who_holds_it(void **state)
 {
-	(void)state;
 	struct lk__pace pace = {0};
 	assert_int_equal(next_ns(&pace, NULL, 100 * LK__MS), 100 * LK__MS);
 	next_ns(&pace, "a", 100 * LK__MS);
@@ -136,7 +132,6 @@ static int passes_before_ours(int64_t hold_ns, int64_t poll_ns)
 /* With three alike, a fourth would miss three of four; ours may miss some until it is as fast. */
 static void test_three_that_ask_often_do_not_starve_it(void **state)
 {
-	(void)state;
 	int64_t holds_ms[] = {3, 20, 80, 300, 2000};
 	random_state = 1;
 	for (size_t i = 0; i < sizeof(holds_ms) / sizeof(holds_ms[0]); i++) {

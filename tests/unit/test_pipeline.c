@@ -36,7 +36,6 @@ int __wrap_lk__buffer_append(struct lk__buffer *buffer, const void *bytes, size_
 
 static ssize_t stream_read(struct lk__stream *stream, void *bytes, size_t size)
 {
-	(void)stream, (void)size;
 	if (closed_in_read) {
 		conn->state = LK__CONN_CLOSED;
 		return 0;
@@ -51,7 +50,6 @@ static ssize_t stream_read(struct lk__stream *stream, void *bytes, size_t size)
 
 static ssize_t stream_write(struct lk__stream *stream, const void *bytes, size_t size)
 {
-	(void)stream;
 	if (write_fails)
 		return -write_fails;
 	assert_true(written_size + size < sizeof(written));
@@ -63,7 +61,6 @@ static ssize_t stream_write(struct lk__stream *stream, const void *bytes, size_t
 
 static void stream_close(struct lk__stream *stream)
 {
-	(void)stream;
 }
 
 static const struct lk__stream_ops stream_ops = {
@@ -72,14 +69,12 @@ static struct lk__stream stream = {.ops = &stream_ops, .fd = -1};
 
 static void ignore(void *context)
 {
-	(void)context;
 }
 
 static int attentions; /* the loop is to read */
 
 static void attend(void *context)
 {
-	(void)context;
 	attentions++;
 }
 
@@ -90,7 +85,6 @@ static lk_config *config;
 
 static int set_up(void **state)
 {
-	(void)state;
 	lk_error error;
 	written_size = writes = 0;
 	attentions = 0;
@@ -113,7 +107,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	lk__node_close(&node);
 	lk__node_destroy(&node);
 	config = lk_config_free(config);
@@ -155,7 +148,6 @@ static size_t count(const char *text)
 
 static void test_a_request_without_memory_takes_no_answer(void **state)
 {
-	(void)state;
 	struct lk__request *first = command("FIRST"), *second = command("SECOND"),
 			   *third = command("THIRD");
 	submit(first);
@@ -186,7 +178,6 @@ static void finish(struct lk__request *request)
 
 static void test_what_is_put_leaves_in_one_write(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		struct lk__request *one = command("ONE");
 		one->finish = finish;
@@ -235,7 +226,6 @@ static size_t writes_of(unsigned count, int64_t least_ns, int64_t asleep_ns)
 
 static void test_beside_many_a_command_is_left_for_the_leader_that_sleeps(void **state)
 {
-	(void)state;
 	const int64_t near_ns = 50 * LK__US, moment_ns = 500 * LK__MS;
 	assert_int_equal(writes_of(5, near_ns, moment_ns), 5);
 	assert_int_equal(writes_of(20, near_ns, moment_ns), 5);
@@ -250,7 +240,6 @@ static void test_beside_many_a_command_is_left_for_the_leader_that_sleeps(void *
 
 static void test_a_request_behind_a_wait_is_doubted_later(void **state)
 {
-	(void)state;
 	struct lk__request *granted = command("GRANTED"), *behind = command("BEHIND");
 	int64_t wait_ns = config->command_timeout_ms * LK__MS / LK__ACKS_PARTS;
 	node.acks = 1;
@@ -273,7 +262,6 @@ static void test_a_request_behind_a_wait_is_doubted_later(void **state)
 /* A slow network has a few slow answers beside quick ones. */
 static void test_a_request_that_is_needed_at_once_is_not_doubted_at_once(void **state)
 {
-	(void)state;
 	struct lk__request *request = command("ONE");
 	request->needed_ns = lk__now_ns() + LK__MS;
 	submit(request);
@@ -284,7 +272,6 @@ static void test_a_request_that_is_needed_at_once_is_not_doubted_at_once(void **
 
 static void test_a_script_goes_before_its_first_call(void **state)
 {
-	(void)state;
 	struct lk__request *first = call("one"), *second = call("two");
 	submit(first);
 	submit(second);
@@ -301,7 +288,6 @@ static void test_a_script_goes_before_its_first_call(void **state)
 
 static void test_a_script_that_the_server_has_is_not_sent(void **state)
 {
-	(void)state;
 	struct lk__request *only = call("one");
 	conn->scripts[LK__SCRIPT_LOCK_RELEASE] = true;
 	submit(only);
@@ -313,7 +299,6 @@ static void test_a_script_that_the_server_has_is_not_sent(void **state)
 
 static void test_a_script_that_was_lost_is_sent_again(void **state)
 {
-	(void)state;
 	struct lk__request *only = call("one");
 	conn->scripts[LK__SCRIPT_LOCK_RELEASE] = true;
 	submit(only);
@@ -329,7 +314,6 @@ static void test_a_script_that_was_lost_is_sent_again(void **state)
 
 static void test_a_script_that_several_calls_lack_is_sent_again_once(void **state)
 {
-	(void)state;
 	struct lk__request *calls[] = {call("one"), call("two"), call("three")};
 	conn->scripts[LK__SCRIPT_LOCK_RELEASE] = true;
 	for (size_t i = 0; i < 3; i++)
@@ -348,7 +332,6 @@ static void test_a_script_that_several_calls_lack_is_sent_again_once(void **stat
 /* With the first call that lacks it; the others find it in the server's cache. */
 static void test_a_script_that_may_not_be_sent_alone_goes_with_a_call(void **state)
 {
-	(void)state;
 	struct lk__request *calls[] = {call("one"), call("two"), call("three")};
 	submit(calls[0]);
 	submit(calls[1]);
@@ -368,7 +351,6 @@ static void test_a_script_that_may_not_be_sent_alone_goes_with_a_call(void **sta
 /* Where a call with the text is refused as well, the next one begins with SCRIPT LOAD again. */
 static void test_a_script_that_may_not_be_sent_at_all(void **state)
 {
-	(void)state;
 	struct lk__request *first = call("one"), *second = call("two");
 	submit(first);
 	says("-ERR unknown command 'SCRIPT'\r\n-NOSCRIPT No\r\n");
@@ -385,7 +367,6 @@ static void test_a_script_that_may_not_be_sent_at_all(void **state)
 
 static void test_a_call_is_not_changed_without_memory(void **state)
 {
-	(void)state;
 	for (int room = 0; room < 4; room++) {
 		struct lk__request *only = call("one");
 		size_t size = lk__buffer_size(&only->bytes);
@@ -400,7 +381,6 @@ static void test_a_call_is_not_changed_without_memory(void **state)
 
 static void test_the_clock_is_asked_along_with_a_command(void **state)
 {
-	(void)state;
 	struct lk__request *first = command("FIRST"), *second = command("SECOND");
 	atomic_store(&node.asked_ns, lk__now_ns() - 2000 * LK__MS);
 	submit(first);
@@ -419,7 +399,6 @@ static void test_the_clock_is_asked_along_with_a_command(void **state)
 
 static void test_a_clock_is_never_taken_to_be_later_than_it_is(void **state)
 {
-	(void)state;
 	const int64_t s_us = 1000000;
 	lk__node_hear_time(&node, 100 * s_us, 1000 * LK__MS, 1010 * LK__MS);
 	assert_int_equal(lk__node_server_us(&node, 1010 * LK__MS), 100 * s_us);
@@ -452,7 +431,6 @@ static void test_a_clock_is_never_taken_to_be_later_than_it_is(void **state)
 
 static void test_a_write_that_fails_is_named(void **state)
 {
-	(void)state;
 	struct lk__request *only = command("ONLY");
 	write_fails = EPIPE;
 	submit(only);
@@ -464,7 +442,6 @@ static void test_a_write_that_fails_is_named(void **state)
 
 static void test_an_unexpected_answer_is_named(void **state)
 {
-	(void)state;
 	says("+hello\r\n");
 	assert_int_equal(conn->last_error.code, LK_EPROTOCOL);
 	assert_non_null(strstr(conn->last_error.message, "no command outstanding"));
@@ -472,7 +449,6 @@ static void test_an_unexpected_answer_is_named(void **state)
 
 static void test_an_unexpected_refusal_is_named(void **state)
 {
-	(void)state;
 	says("-ERR max number of clients reached\r\n");
 	assert_int_equal(conn->last_error.code, LK_EUNAVAILABLE);
 	assert_non_null(strstr(conn->last_error.message, "max number of clients"));
@@ -480,7 +456,6 @@ static void test_an_unexpected_refusal_is_named(void **state)
 
 static void test_a_refusal_is_told_without_its_place_in_a_script(void **state)
 {
-	(void)state;
 	static const char *const rows[][2] = {
 		{"-OOM too much. script: c7cb9e7a, on @user_script:1.\r\n", "OOM too much."},
 		{"-OOM of my script: zoo\r\n", "OOM of my script: zoo"},
@@ -498,7 +473,6 @@ static void test_a_refusal_is_told_without_its_place_in_a_script(void **state)
 
 static void test_an_end_read_after_the_close_does_not_reopen(void **state)
 {
-	(void)state;
 	closed_in_read = true;
 	lk__conn_attend(conn, &thread, false);
 	assert_int_equal(conn->state, LK__CONN_CLOSED);
@@ -507,7 +481,6 @@ static void test_an_end_read_after_the_close_does_not_reopen(void **state)
 /* Masters that replace one another: each grant's was the one of its epoch. */
 static void test_where_the_server_was(void **state)
 {
-	(void)state;
 	char place[LK__CONN_PLACE_SIZE], name[16];
 	struct lk__finder finder = {0};
 	lk__node_place_at(&node, 7, place);

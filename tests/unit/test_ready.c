@@ -33,7 +33,6 @@ static void put(struct item *item)
 
 static void test_the_oldest_first(void **state)
 {
-	(void)state;
 	lk__ready_init(&list);
 	assert_false(lk__ready_any(&list));
 	assert_null(take());
@@ -72,7 +71,6 @@ static void rest(void)
 
 static void test_none_is_lost_beside_threads(void **state)
 {
-	(void)state;
 	pthread_t threads[PUTTERS];
 	int next[PUTTERS] = {0};
 	lk__ready_init(&list);

@@ -37,7 +37,6 @@ static void then(struct lk__identity *known, struct lk__identity next, enum lk__
 
 static void test_a_single_server(void **state)
 {
-	(void)state;
 	struct lk__identity known = first("a", "x", "w", LK__NO_HEIRS);
 	assert_int_equal(known.since_ns, OLD);
 	then(&known, node("b", "y", ""), LK__NO_HEIRS);
@@ -51,7 +50,6 @@ static void test_a_single_server(void **state)
 
 static void test_a_node_that_we_did_not_know(void **state)
 {
-	(void)state;
 	assert_int_equal(first("a", "x", "", LK__HEIRS).since_ns, OLD);
 	assert_int_equal(first("a", "x", "w", LK__HEIRS_WITH_ALL).since_ns, OLD);
 	struct lk__identity promoted = first("a", "x", "w", LK__HEIRS);
@@ -64,7 +62,6 @@ static void test_a_node_that_we_did_not_know(void **state)
 
 static void test_an_heir_with_all_grants(void **state)
 {
-	(void)state;
 	struct lk__identity known = first("a", "x", "", LK__HEIRS_WITH_ALL);
 	struct lk__identity young = node("b", "y", "x");
 	young.started_ns = NOW;
@@ -79,7 +76,6 @@ static void test_an_heir_with_all_grants(void **state)
 
 static void test_an_heir_without(void **state)
 {
-	(void)state;
 	struct lk__identity known = first("a", "x", "", LK__HEIRS);
 	then(&known, node("a", "x", ""), LK__HEIRS);
 	assert_int_equal(known.since_ns, OLD);
@@ -90,7 +86,6 @@ static void test_an_heir_without(void **state)
 
 static void test_another_history(void **state)
 {
-	(void)state;
 	const struct lk__identity others[] = {node("b", "y", ""), node("b", "y", "w"),
 					      node("a", "y", "w"), node("b", "", "")};
 	for (size_t i = 0; i < COUNT(others); i++) {
@@ -148,7 +143,6 @@ static void test_uptimes(void **state)
 		{"soon", 0},
 	};
 	struct lk__identity identity;
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		assert_true(reads_up(cases[i].uptime, "standalone", NULL, LK__IDENTITY_QUESTIONS,
 				     &identity));
@@ -159,7 +153,6 @@ static void test_uptimes(void **state)
 /* Without the id it could be another of a cluster that votes already. */
 static void test_a_member_tells_its_id(void **state)
 {
-	(void)state;
 	struct lk__identity read;
 	assert_true(reads("cluster", "0123abcd", LK__IDENTITY_QUESTIONS_MAX, &read));
 	assert_string_equal(read.member, "0123abcd");
@@ -172,7 +165,6 @@ static void test_a_member_tells_its_id(void **state)
 
 static void test_a_server_older_than_our_machine(void **state)
 {
-	(void)state;
 	volatile int64_t started_ns = NOW - INT64_C(315360000) * 1000 * LK__MS;
 	assert_int_equal(lk__after_ms(started_ns, 30000), started_ns + 30000 * LK__MS);
 	assert_int_equal(lk__after_ms(started_ns, INT64_MAX), LK__NEVER);

@@ -58,7 +58,6 @@ static ssize_t stream_write(struct lk__stream *stream, const void *bytes, size_t
 
 static void stream_close(struct lk__stream *stream)
 {
-	(void)stream;
 }
 
 static const struct lk__stream_ops stream_ops = {
@@ -67,21 +66,18 @@ static const struct lk__stream_ops stream_ops = {
 static int finder_find(struct lk__finder *finder, struct lk_config *place, uint64_t *generation_out,
 		       uint64_t *asked, int64_t deadline_ns, lk_error *error)
 {
-	(void)finder, (void)place, (void)generation_out, (void)asked, (void)deadline_ns;
 	snprintf(error->message, sizeof(error->message), "nowhere");
 	return error->code = LK_EUNREACHABLE;
 }
 
 static void finder_suspect(struct lk__finder *finder)
 {
-	(void)finder;
 	suspected++;
 }
 
 static struct lk__node *finder_redirect(struct lk__finder *finder, const char *words,
 					const char *place)
 {
-	(void)finder, (void)place;
 	assert_non_null(strstr(words, "127.0.0.1:2"));
 	return target;
 }
@@ -99,7 +95,6 @@ static struct lk__finder finder = {.ops = &finder_ops};
 
 static void ignore(void *context)
 {
-	(void)context;
 }
 
 static const struct lk__node_events events = {
@@ -126,7 +121,6 @@ static void side_open(struct side *side, int64_t server_us)
 
 static int set_up(void **state)
 {
-	(void)state;
 	lk_error error;
 	assert_int_equal(lk_config_new(&config, &error), 0);
 	assert_int_equal(lk_config_set(config, "url", "redis-cluster://nowhere.test", &error), 0);
@@ -139,7 +133,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	lk__node_close(&here.node);
 	lk__node_close(&there.node);
 	lk__node_destroy(&here.node);
@@ -184,7 +177,6 @@ static void sent_again(struct lk__request *request)
 
 static void test_it_goes_where_its_key_is(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	here.says = MOVED;
 	there.says = ":7\r\n";
@@ -203,7 +195,6 @@ static void test_it_goes_where_its_key_is(void **state)
 /* Each server is told the deadline by its own clock. */
 static void test_its_deadline_is_told_anew(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	here.says = MOVED;
 	there.says = ":7\r\n";
@@ -215,7 +206,6 @@ static void test_its_deadline_is_told_anew(void **state)
 
 static void test_asking_goes_before_it(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	here.says = "-ASK 7 127.0.0.1:2\r\n";
 	there.says = "+OK\r\n:7\r\n";
@@ -234,7 +224,6 @@ static void finish(struct lk__request *request)
 
 static void test_one_that_nobody_waits_for_is_followed(void **state)
 {
-	(void)state;
 	bool finished = false;
 	struct lk__request *request = call();
 	request->finish = finish;
@@ -271,7 +260,6 @@ static void *attend(void *other)
 /* It is in no connection for a moment, in which nobody can withdraw it. */
 static void test_one_on_its_way_is_not_withdrawn(void **state)
 {
-	(void)state;
 	bool finished = false;
 	struct lk__thread other = {0};
 	pthread_t reader;
@@ -300,7 +288,6 @@ static void test_one_on_its_way_is_not_withdrawn(void **state)
 
 static void test_a_batch_is_followed_as_a_whole(void **state)
 {
-	(void)state;
 	struct lk__request *batch = pings(2);
 	here.says = MOVED MOVED;
 	there.says = ":1\r\n:2\r\n";
@@ -313,7 +300,6 @@ static void test_a_batch_is_followed_as_a_whole(void **state)
 /* A command that has no key is answered anywhere. */
 static void test_a_batch_is_followed_for_its_keys(void **state)
 {
-	(void)state;
 	struct lk__request *batch = pings(2);
 	here.says = "+PONG\r\n" MOVED;
 	there.says = "+PONG\r\n:2\r\n";
@@ -326,7 +312,6 @@ static void test_a_batch_is_followed_for_its_keys(void **state)
 /* ASKING serves one command. */
 static void test_a_batch_is_not_asked_for(void **state)
 {
-	(void)state;
 	struct lk__request *batch = pings(1);
 	here.says = "-ASK 7 127.0.0.1:2\r\n";
 	assert_int_equal(called(batch), LK__WAIT_READY);
@@ -338,7 +323,6 @@ static void test_a_batch_is_not_asked_for(void **state)
 
 static void test_circles_end(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	int rc = 0;
 	target = &here.node;
@@ -355,7 +339,6 @@ static void test_circles_end(void **state)
 
 static void test_after_its_deadline_it_is_not_followed(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	request->deadline_ns = lk__now_ns() - 1;
 	here.says = MOVED;
@@ -369,7 +352,6 @@ static void test_after_its_deadline_it_is_not_followed(void **state)
 /* The next map may tell of it: the request waits for that, and others go on meanwhile. */
 static void test_a_target_that_nobody_knows(void **state)
 {
-	(void)state;
 	struct lk__request *request = call(), *other = call();
 	target = NULL;
 	request->thread = &thread;
@@ -398,7 +380,6 @@ static void test_a_target_that_nobody_knows(void **state)
 /* An earlier copy may have run here before the slot moved: it counts on. */
 static void test_a_copy_counts_on(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	request->thread = &thread;
 	request->sends = 1; /* over a connection that was lost */
@@ -415,7 +396,6 @@ static void test_a_copy_counts_on(void **state)
 static void test_a_second_copy_is_refused(void **state)
 {
 	static const char *const words[] = {"-CLUSTERDOWN The cluster is down\r\n", MOVED};
-	(void)state;
 	target = NULL;
 	for (int i = 0; i < 4; i++) {
 		struct lk__request *request = call();
@@ -452,7 +432,6 @@ static struct lk__request *postponed(void)
 
 static void test_while_keys_move_it_waits(void **state)
 {
-	(void)state;
 	int64_t begun_ns = lk__now_ns();
 	struct lk__request *request = postponed();
 	lk__conn_attend(here.conn, &thread, false);
@@ -470,7 +449,6 @@ static void test_while_keys_move_it_waits(void **state)
 
 static void test_who_has_no_patience_is_told(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	here.says = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
 	assert_int_equal(called(request), LK__WAIT_READY);
@@ -480,7 +458,6 @@ static void test_who_has_no_patience_is_told(void **state)
 
 static void test_who_has_no_time_is_told(void **state)
 {
-	(void)state;
 	struct lk__request *request = call();
 	request->patient = true;
 	request->deadline_ns = lk__now_ns() + 20 * LK__MS;
@@ -492,7 +469,6 @@ static void test_who_has_no_time_is_told(void **state)
 
 static void test_what_waits_can_be_left(void **state)
 {
-	(void)state;
 	struct lk__request *request = postponed();
 	assert_false(lk__conn_leave(request, lk__request_forget));
 	assert_int_equal(request->code, LK_EUNREACHABLE);
@@ -504,7 +480,6 @@ static void test_what_waits_can_be_left(void **state)
 /* It is in flight again, for the next connection; and is done when there is none. */
 static void test_what_waits_outlives_a_connection(void **state)
 {
-	(void)state;
 	struct lk__request *request = postponed();
 	here.says = "?\r\n";
 	lk__conn_attend(here.conn, &thread, false);

@@ -69,7 +69,6 @@ static const struct {
 /* What a master that has become a replica says, inside of scripts too. */
 static void test_refusals_of_replicas(void **state)
 {
-	(void)state;
 	static const struct {
 		const char *text;
 		bool replica;
@@ -93,7 +92,6 @@ static void test_refusals_of_replicas(void **state)
 
 static void test_refusals_that_pass(void **state)
 {
-	(void)state;
 	assert_true(lk__refusal("NOREPLICAS Not enough good replicas to write.").passes);
 	assert_true(lk__refusal(IN_6 "@user_script:3: @user_script: 3: -NOREPLICAS Not "
 				     "enough good replicas to write.")
@@ -107,7 +105,6 @@ static void test_refusals_that_pass(void **state)
 /* Only what a script alone can meet: anything else may be said by who is in between. */
 static void test_errors_of_a_script_that_ran(void **state)
 {
-	(void)state;
 	assert_true(lk__refusal("ERR Unknown Redis command called from script script: "
 				"58979fe84ca6c9aaff4f8b86d89341b02b65eab9, on "
 				"@user_script:1.")
@@ -123,7 +120,6 @@ static void test_errors_of_a_script_that_ran(void **state)
 
 static void test_each_refusal(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		const struct lk__refusal said = lk__refusal(rows[i].text);
 		print_message("%s\n", rows[i].text);

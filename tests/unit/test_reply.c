@@ -82,7 +82,6 @@ static void assert_next(struct lk__reader *reader, size_t row)
 
 static void test_replies_cut_at_every_byte(void **state)
 {
-	(void)state;
 	for (size_t row = 0; row < COUNT(good); row++) {
 		for (size_t cut = 0; cut < good[row].size; cut++) {
 			struct lk__reader *reader = reader_new();
@@ -102,7 +101,6 @@ static void test_replies_cut_at_every_byte(void **state)
 
 static void test_replies_byte_by_byte_in_one_stream(void **state)
 {
-	(void)state;
 	struct lk__reader *reader = reader_new();
 	for (size_t row = 0; row < COUNT(good); row++) {
 		for (size_t i = 0; i < good[row].size; i++) {
@@ -117,7 +115,6 @@ static void test_replies_byte_by_byte_in_one_stream(void **state)
 
 static void test_many_replies_in_one_piece(void **state)
 {
-	(void)state;
 	struct lk__reader *reader = reader_new();
 	for (int round = 0; round < 200; round++) {
 		for (size_t row = 0; row < COUNT(good); row++)
@@ -132,7 +129,6 @@ static void test_many_replies_in_one_piece(void **state)
 /* A big stream of whole replies must not run into the limit of one value. */
 static void test_limits_apply_to_each_value(void **state)
 {
-	(void)state;
 	static char bulk[1 << 20];
 	struct lk__reader *reader = reader_new();
 	for (int round = 0; round < 10; round++) {
@@ -186,7 +182,6 @@ static void assert_refused(const char *name, const char *bytes, size_t size, int
 
 static void test_hostile_replies_end_at_once(void **state)
 {
-	(void)state;
 	static const char *const hostile[] = {
 		"*1000000000\r\n",
 		"*2147483647\r\n",
@@ -234,7 +229,6 @@ static void test_hostile_replies_end_at_once(void **state)
 
 static void test_endless_replies_end(void **state)
 {
-	(void)state;
 	static char line[65536];
 	memset(line, 'x', sizeof(line));
 	line[0] = '+';
@@ -251,7 +245,6 @@ static void test_endless_replies_end(void **state)
 /* 60 strings of 100 KB in one array: every one is fine, together they are too much. */
 static void test_a_value_of_many_pieces_is_capped(void **state)
 {
-	(void)state;
 	static char bulk[100000];
 	struct lk__reader *reader = reader_new();
 	int status = lk__reader_feed(reader, "*60\r\n", 5);
@@ -274,7 +267,6 @@ static void test_a_value_of_many_pieces_is_capped(void **state)
 
 static void test_strangers_are_named(void **state)
 {
-	(void)state;
 	static const struct {
 		const char *bytes;
 		const char *hint;
@@ -291,7 +283,6 @@ static void test_strangers_are_named(void **state)
 
 static void test_commands_are_counted_bytes(void **state)
 {
-	(void)state;
 	struct lk__buffer buffer = {0};
 	const char *first[] = {"SET", "k\r\n", "", "\0z"};
 	const char *second[] = {"PING"};

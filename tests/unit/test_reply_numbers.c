@@ -27,7 +27,6 @@ static void test_whole_numbers(void **state)
 		     {"10", 10},
 		     {"9223372036854775807", INT64_MAX},
 		     {"-9223372036854775808", INT64_MIN}};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		int64_t number = UNTOUCHED;
 		redisReply reply = string(cases[i].text);
@@ -41,7 +40,6 @@ static void test_written(void **state)
 {
 	static const char *const cases[] = {
 		"0", "9", "10", "99", "100", "1767225600000001", "18446744073709551615"};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		char out[LK__NUMBER_SIZE];
 		size_t size = lk__number_write(out, strtoull(cases[i], NULL, 10));
@@ -74,7 +72,6 @@ static void test_what_is_none(void **state)
 				     "-9223372036854775809",
 				     "1-",
 				     "18446744073709551617"};
-	(void)state;
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		int64_t number = UNTOUCHED;
 		redisReply reply = string(texts[i]);
@@ -94,7 +91,6 @@ static void test_ranges(void **state)
 {
 	int64_t number = UNTOUCHED;
 	redisReply reply = {.type = REDIS_REPLY_INTEGER, .integer = 5};
-	(void)state;
 	assert_false(lk__number_read("5", 6, 9, &number));
 	assert_false(lk__number_read("5", 0, 4, &number));
 	assert_false(lk__reply_integer(&reply, 6, 9, &number));
@@ -118,7 +114,6 @@ static int64_t time_of(const char *seconds, const char *us)
 /* A proxy that sums up the answers of two servers tells twice the time. */
 static void test_a_time_has_microseconds(void **state)
 {
-	(void)state;
 	assert_true(time_of("1795263965", "999999") == INT64_C(1795263965999999));
 	assert_true(time_of("1795263965", "0") == INT64_C(1795263965000000));
 	assert_int_equal(time_of("1795263965", "1000000"), -1);

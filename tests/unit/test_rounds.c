@@ -41,7 +41,6 @@ static void wanted_within(enum lk__want why, int64_t after_ns, bool missing, int
 
 static void test_who_waits_is_served_at_once(void **state)
 {
-	(void)state;
 	wanted_within(LK__WANT_AWAITED, 100 * LK__MS, false, 0, 0);
 	wanted_within(LK__WANT_AWAITED, 1 * LK__MS, false, 4, 4);
 	wanted_within(LK__WANT_NEWS, 100 * LK__MS, true, 0, 0);
@@ -51,7 +50,6 @@ static void test_who_waits_is_served_at_once(void **state)
 /* The connections of a new client need no round each; those after a loss do. */
 static void test_a_round_serves_for_a_moment(void **state)
 {
-	(void)state;
 	struct lk__rounds rounds = begun();
 	assert_true(lk__rounds_fresh(&rounds, START_NS + 99 * LK__MS));
 	assert_false(lk__rounds_fresh(&rounds, START_NS + 100 * LK__MS));
@@ -68,7 +66,6 @@ static void test_a_round_serves_for_a_moment(void **state)
 
 static void test_clients_that_lose_their_master_ask_one_after_the_other(void **state)
 {
-	(void)state;
 	wanted_within(LK__WANT_SUSPECTED, 100 * LK__MS, false, 0, 10);
 	wanted_within(LK__WANT_HEARD, 100 * LK__MS, false, 0, 10);
 	wanted_within(LK__WANT_AWAITED, 100 * LK__MS, true, 0, 10);
@@ -76,13 +73,11 @@ static void test_clients_that_lose_their_master_ask_one_after_the_other(void **s
 
 static void test_a_suspicion_has_its_time_behind_the_last_round(void **state)
 {
-	(void)state;
 	wanted_within(LK__WANT_SUSPECTED, 1 * LK__MS, false, 49, 49);
 }
 
 static void test_what_is_not_urgent_has_its_time(void **state)
 {
-	(void)state;
 	wanted_within(LK__WANT_LATER, 100 * LK__MS, false, 125, 250);
 	wanted_within(LK__WANT_LATER, 100 * LK__MS, true, 125, 250);
 	wanted_within(LK__WANT_NEWS, 100 * LK__MS, false, 125, 250);
@@ -91,7 +86,6 @@ static void test_what_is_not_urgent_has_its_time(void **state)
 /* Who wants one again joins it; who is in more of a hurry makes it earlier. */
 static void test_one_round_for_all_who_want_it(void **state)
 {
-	(void)state;
 	struct lk__rounds rounds = begun();
 	int64_t now_ns = START_NS + 100 * LK__MS;
 	assert_int_equal(lk__rounds_wanted_ns(&rounds), LK__NEVER);
@@ -112,7 +106,6 @@ static void test_one_round_for_all_who_want_it(void **state)
 /* For some seconds, and by each client at times of its own. */
 static void test_probes_while_a_master_is_missed(void **state)
 {
-	(void)state;
 	struct lk__rounds rounds = begun();
 	lk__rounds_want(&rounds, LK__WANT_SUSPECTED, START_NS);
 	assert_int_equal(lk__rounds_probe_ns(&rounds, START_NS + 5999 * LK__MS), 0);
@@ -131,7 +124,6 @@ static void test_probes_while_a_master_is_missed(void **state)
 
 static void test_the_watch_drifts(void **state)
 {
-	(void)state;
 	int64_t least_ns = LK__NEVER, most_ns = 0;
 	for (int i = 0; i < TRIES; i++) {
 		struct lk__rounds rounds = begun();

@@ -25,21 +25,18 @@ static size_t answers;
 
 static int ask(struct lk__scout *asking, struct lk__peer *peer, bool first)
 {
-	(void)asking, (void)first;
 	return lk__link_say(&peer->ask, "PING", LK__SAY("PING"));
 }
 
 static bool answered(struct lk__scout *asking, struct lk__peer *peer, const char *what,
 		     const redisReply *reply)
 {
-	(void)asking, (void)peer, (void)what, (void)reply;
 	answers++;
 	return true;
 }
 
 static bool judge(struct lk__scout *asking, bool over, lk_error *error)
 {
-	(void)asking, (void)error;
 	return over;
 }
 
@@ -67,19 +64,16 @@ static int set_up(const char *scheme)
 
 static int set_up_plain(void **state)
 {
-	(void)state;
 	return set_up("redis-sentinel");
 }
 
 static int set_up_tls(void **state)
 {
-	(void)state;
 	return set_up("rediss-sentinel");
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	lk__scout_stop(scout);
 	lk__scout_unref(scout);
 	config = lk_config_free(config);
@@ -121,7 +115,6 @@ static void calls_twice(int fds[2])
 
 static void test_a_new_link_that_is_forgotten_is_made_again(void **state)
 {
-	(void)state;
 	int fds[2];
 	calls_twice(fds);
 	assert_int_equal(send(fds[1], "+PONG\r\n", 7, 0), 7);
@@ -136,7 +129,6 @@ static void test_a_new_link_that_is_forgotten_is_made_again(void **state)
 
 static void test_a_tls_handshake_that_is_forgotten_is_made_again(void **state)
 {
-	(void)state;
 	needs_openssl();
 	int fds[2];
 	calls_twice(fds);

@@ -38,7 +38,6 @@ static void test_a_remaining_ttl_is_busy(void **state)
 	const struct lk__recipe *recipes[] = {&lk__lock_recipe, &lk__spin_recipe,
 					      &lk__fenced_recipe, &lk__fenced_java_recipe};
 	const long long ttls[] = {-2, -1, 0, 1, 30000, INT64_C(1795263965971151)};
-	(void)state;
 	for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
 		for (size_t j = 0; j < sizeof(ttls) / sizeof(ttls[0]); j++) {
 			struct lk__answer answer = read_as(recipes[i], integer(ttls[j]));
@@ -51,7 +50,6 @@ static void test_a_remaining_ttl_is_busy(void **state)
 
 static void test_a_token_is_a_grant(void **state)
 {
-	(void)state;
 	struct lk__answer answer = read_as(&lk__fenced_recipe,
 					   text(REDIS_REPLY_STATUS, "TOKEN 9007199254740991"));
 	assert_int_equal(answer.event.type, LK__ATTEMPT_GRANTED);
@@ -82,7 +80,6 @@ static void test_anything_else_is_unknown(void **state)
 		text(REDIS_REPLY_STATUS, "LATE "),
 		text(REDIS_REPLY_STATUS, "LATE 99999999999999999999"),
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
 		struct lk__answer answer = read_as(&lk__fenced_recipe, replies[i]);
 		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
@@ -99,7 +96,6 @@ static void test_a_strange_answer_to_a_release_is_no_release(void **state)
 				text(REDIS_REPLY_STATUS, "OK"),
 				text(REDIS_REPLY_STRING, "1"),
 				integer(-7000000000)};
-	(void)state;
 	for (size_t i = 0; i < COUNT(recipes); i++) {
 		for (size_t j = 0; j < COUNT(replies); j++) {
 			struct lk__request request = {.reply = &replies[j], .sends = 1};
@@ -121,7 +117,6 @@ static void test_a_strange_pair_is_unknown(void **state)
 {
 	redisReply word = text(REDIS_REPLY_STRING, "1"), one = integer(1), none = integer(0);
 	redisReply *pairs[][2] = {{&word, &one}, {&one, &word}, {&none, &one}};
-	(void)state;
 	for (size_t i = 0; i < COUNT(pairs); i++) {
 		redisReply pair = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = pairs[i]};
 		struct lk__request request = {.reply = &pair, .sends = 1};
@@ -133,7 +128,6 @@ static void test_a_strange_pair_is_unknown(void **state)
 
 static void test_late_tells_the_time(void **state)
 {
-	(void)state;
 	struct lk__answer answer = read_as(&lk__fenced_recipe,
 					   text(REDIS_REPLY_STATUS, "LATE 1795263965971151"));
 	assert_int_equal(answer.event.type, LK__ATTEMPT_LATE);
@@ -149,7 +143,6 @@ static void test_a_late_copy_is_unknown(void **state)
 		&lk__semaphore_recipe, &lk__plain_recipe, &lk__permit_queue_recipe,
 	};
 	redisReply late = text(REDIS_REPLY_STATUS, "LATE 1795263965971151");
-	(void)state;
 	for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
 		struct lk__request request = {.reply = &late, .sends = 2};
 		struct lk__answer answer = {.fence = 0};
@@ -182,7 +175,6 @@ static void test_late_teaches_the_node_that_answered(void **state)
 	struct lk__counter counter = {.entry = &entry};
 	struct lk__counting counting = {.counter = &counter, .operation = "add"};
 	struct lk__request request = {.conn = &conn, .reply = &late, .sends = 1};
-	(void)state;
 	assert_int_equal(lk__change_read(&counting, &request), 1);
 	assert_true(present.offset_ns > INT64_MIN);
 	assert_true(former.offset_ns == INT64_MIN);
@@ -222,7 +214,6 @@ static void test_what_too_few_have(void **state)
 	redisReply pair = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = elements};
 	redisReply late = text(REDIS_REPLY_STATUS, "LATE 1795263965971151");
 	redisReply *busy[] = {&ttl, &pair};
-	(void)state;
 	for (size_t i = 0; i < COUNT(readers); i++) {
 		struct lk__answer answer = take(readers[i], &nil, LK_ENOTDURABLE, SENT_NS);
 		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
@@ -243,7 +234,6 @@ static void test_a_grant_later_than_its_lease_is_unknown(void **state)
 {
 	redisReply nil = {.type = REDIS_REPLY_NIL};
 	int64_t end_ns = SENT_NS + (LEASE_MS - LEASE_MS / 100 - 2) * LK__MS;
-	(void)state;
 	for (size_t i = 0; i < COUNT(readers); i++) {
 		assert_int_equal(take(readers[i], &nil, 0, end_ns - 1).event.type,
 				 LK__ATTEMPT_GRANTED);
@@ -259,7 +249,6 @@ static void test_a_grant_later_than_its_lease_is_unknown(void **state)
 static void test_an_answer_without_a_meaning_has_a_reason(void **state)
 {
 	redisReply other = text(REDIS_REPLY_STATUS, "OK");
-	(void)state;
 	for (size_t i = 0; i < COUNT(readers); i++) {
 		struct lk__answer answer = take(readers[i], &other, 0, SENT_NS);
 		assert_int_equal(answer.event.type, LK__ATTEMPT_UNKNOWN);
@@ -270,7 +259,6 @@ static void test_an_answer_without_a_meaning_has_a_reason(void **state)
 static void test_copies_and_what_was_never_sent(void **state)
 {
 	struct lk__request request = {.code = LK_EUNREACHABLE};
-	(void)state;
 	struct lk__attempt_event event =
 		lk__answer_take(&request, lk__reply_acquired, LEASE_MS, 0).event;
 	assert_int_equal(event.type, LK__ATTEMPT_FAILED);
@@ -295,7 +283,6 @@ static void test_exchanges(void **state)
 	uint64_t fence;
 	const struct lk__recipe *fenced = &lk__fenced_recipe;
 	redisReply nil = {.type = REDIS_REPLY_NIL};
-	(void)state;
 	assert_int_equal(exchanged(fenced, text(REDIS_REPLY_STATUS, "TOKEN 7"), &fence),
 			 LK__EXCHANGED);
 	assert_int_equal(fence, 7);
@@ -321,7 +308,6 @@ static void test_refusals(void **state)
 		{LK_EREFUSED, LK__ATTEMPT_FAILED, false},
 		{LK_EWRONGTYPE, LK__ATTEMPT_FAILED, false},
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct lk__request request = {.code = cases[i].code};
 		struct lk__answer answer = {.fence = 0};
@@ -350,7 +336,6 @@ static void test_errors_from_inside_a_script(void **state)
 		{"ERR other: -OOM", LK_EMAYBEHELD},
 		{"WRONGTYPE Operation", LK_EWRONGTYPE},
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_int_equal(lk__refusal(cases[i].text).code, cases[i].code);
 }
@@ -359,7 +344,6 @@ static void test_a_check_is_stale_or_not(void **state)
 {
 	redisReply stale = text(REDIS_REPLY_STATUS, "STALE 9007199254740991");
 	redisReply newest = text(REDIS_REPLY_STATUS, "NEWEST");
-	(void)state;
 	assert_true(lk__fence_read_check(&stale) == LK__FENCE_TOKEN_MAX);
 	assert_true(lk__fence_read_check(&newest) == 0);
 }

@@ -16,14 +16,12 @@ static uint16_t slot(const char *key)
 
 static void test_the_specification(void **state)
 {
-	(void)state;
 	assert_int_equal(slot("123456789"), 0x31c3);
 	assert_int_equal(slot(""), 0);
 }
 
 static void test_hash_tags(void **state)
 {
-	(void)state;
 	assert_int_equal(slot("redisson_lock__channel:{some}"), slot("some"));
 	assert_int_equal(slot("{user1000}.following"), slot("{user1000}.followers"));
 	assert_int_equal(slot("foo{{bar}}zap"), slot("{bar"));
@@ -34,7 +32,6 @@ static void test_hash_tags(void **state)
 
 static void test_bytes(void **state)
 {
-	(void)state;
 	assert_int_not_equal(lk__slot_of("a\0b", 3), lk__slot_of("a\0c", 3));
 	assert_int_equal(lk__slot_of("\0{\xff\xfe}\0", 6), lk__slot_of("\xff\xfe", 2));
 }

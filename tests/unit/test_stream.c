@@ -161,7 +161,6 @@ static int option_of(int fd, int level, int name)
 
 static void test_a_tcp_stream_is_tuned(void **state)
 {
-	(void)state;
 	struct listener listener = listener_new(5);
 	open_within(url_of("127.0.0.1", listener.port), LONG_MS, -1, 0);
 	int fd = opened->fd;
@@ -184,7 +183,6 @@ static void test_a_tcp_stream_is_tuned(void **state)
 
 static void test_bytes_go_both_ways_and_the_end_is_seen(void **state)
 {
-	(void)state;
 	char bytes[8] = "";
 	char text[64];
 	struct listener listener = listener_new(5);
@@ -209,7 +207,6 @@ static void test_bytes_go_both_ways_and_the_end_is_seen(void **state)
 
 static void test_writing_blocks_and_breaks_without_a_signal(void **state)
 {
-	(void)state;
 	static char much[1 << 16];
 	struct listener listener = listener_new(5);
 	open_within(url_of("127.0.0.1", listener.port), LONG_MS, -1, 0);
@@ -229,7 +226,6 @@ static void test_writing_blocks_and_breaks_without_a_signal(void **state)
 
 static void test_refused(void **state)
 {
-	(void)state;
 	struct listener listener = listener_new(5);
 	close(listener.fd);
 	open_within(url_of("127.0.0.1", listener.port), LONG_MS, -1, LK_EUNREACHABLE);
@@ -242,7 +238,6 @@ static void test_refused(void **state)
 
 static void test_blackhole_ends_at_the_deadline(void **state)
 {
-	(void)state;
 	struct blackhole hole = blackhole_new();
 	int64_t ms = open_within(url_of("127.0.0.1", hole.listener.port), 200, -1, LK_EUNREACHABLE);
 	assert_int_equal(error.system_errno, ETIMEDOUT);
@@ -254,7 +249,6 @@ static void test_blackhole_ends_at_the_deadline(void **state)
 
 static void test_the_next_address_gets_its_share(void **state)
 {
-	(void)state;
 	struct blackhole hole = blackhole_new();
 	struct listener listener = listener_new(5);
 	two_ports[0] = hole.listener.port;
@@ -292,7 +286,6 @@ static void assert_cancellable(const char *url)
 
 static void test_cancel_ends_a_connect(void **state)
 {
-	(void)state;
 	struct blackhole hole = blackhole_new();
 	assert_cancellable(url_of("127.0.0.1", hole.listener.port));
 	blackhole_free(&hole);
@@ -310,7 +303,6 @@ static void let_lookups_end(int count)
 
 static void test_slow_names_end_at_deadline_and_cancel(void **state)
 {
-	(void)state;
 	slow_calls_left = 3;
 	int64_t ms = open_within("redis://slow.test", 100, -1, LK_EUNREACHABLE);
 	assert_int_equal(error.system_errno, ETIMEDOUT);
@@ -321,14 +313,12 @@ static void test_slow_names_end_at_deadline_and_cancel(void **state)
 
 static void test_unknown_names_fail(void **state)
 {
-	(void)state;
 	open_within("redis://name.invalid", LONG_MS, -1, LK_EUNREACHABLE);
 	assert_non_null(strstr(error.message, "name.invalid"));
 }
 
 static void ignore_signal(int number)
 {
-	(void)number;
 }
 
 static void *send_signals(void *argument)
@@ -342,7 +332,6 @@ static void *send_signals(void *argument)
 
 static void test_signals_do_not_end_a_connect_early(void **state)
 {
-	(void)state;
 	struct sigaction action = {.sa_handler = ignore_signal};
 	pthread_t thread;
 	pthread_t self = pthread_self();
@@ -358,7 +347,6 @@ static void test_signals_do_not_end_a_connect_early(void **state)
 
 static void test_unix_sockets(void **state)
 {
-	(void)state;
 	char folder[] = "/tmp/lockkeeper-test-XXXXXX";
 	char url[200];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -32,7 +32,6 @@ static void test_nobody_waits(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(1);
-	(void)state;
 	now.waiting = false;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
 	assert_int_equal(term.handovers, 0);
@@ -42,7 +41,6 @@ static void test_a_term_ends_after_its_time(void **state)
 {
 	struct lk__term term = begin(100 * MS);
 	struct lk__passing now = passing(100 * MS);
-	(void)state;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
 	now.now_ns = 109 * MS - 1;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
@@ -56,7 +54,6 @@ static void test_a_term_ends_after_its_handovers(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
-	(void)state;
 	for (int i = 0; i < LK__TERM_HANDOVERS_MAX; i++) {
 		now.needs_server = i % 2; /* exchanges count as well */
 		assert_int_equal(lk__term_pass(&term, &now),
@@ -71,7 +68,6 @@ static void test_a_term_of_zero_hands_nothing_over(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
-	(void)state;
 	now.term_ns = 0;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
 }
@@ -80,7 +76,6 @@ static void test_a_third_of_the_lease_must_be_left(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
-	(void)state;
 	now.valid_until_ns = 10000 * MS;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_MEMORY);
 	now.valid_until_ns = 10000 * MS - 1;
@@ -96,7 +91,6 @@ static void test_a_hold_in_doubt_goes_to_the_server(void **state)
 {
 	struct lk__term term = begin(0);
 	struct lk__passing now = passing(0);
-	(void)state;
 	now.doubt = true;
 	assert_int_equal(lk__term_pass(&term, &now), LK__PASS_WIRE);
 	now.needs_server = true;
@@ -105,7 +99,6 @@ static void test_a_hold_in_doubt_goes_to_the_server(void **state)
 
 static void test_hold_off_only_for_others(void **state)
 {
-	(void)state;
 	assert_int_equal(lk__term_hold_off(5 * MS, 7, 1), 5 * MS + 7);
 	assert_int_equal(lk__term_hold_off(5 * MS, 7, 1000), 5 * MS + 7);
 	assert_int_equal(lk__term_hold_off(5 * MS, 7, 0), 0);

@@ -132,7 +132,6 @@ static void assert_refuses(struct tls_server server, const char *host, const cha
 
 static void test_good_peers_are_taken(void **state)
 {
-	(void)state;
 	struct tls_server server = {.identity = &good};
 	assert_opens(server, "localhost", NULL);
 	assert_opens(server, "LOCALHOST", NULL);
@@ -145,7 +144,6 @@ static void test_good_peers_are_taken(void **state)
 
 static void test_the_name_is_asked_for(void **state)
 {
-	(void)state;
 	static const struct {
 		const char *host;
 		const char *options;
@@ -169,7 +167,6 @@ static void test_the_name_is_asked_for(void **state)
 
 static void test_wrong_names_are_refused(void **state)
 {
-	(void)state;
 	struct identity other = identity_new(folder, "other", &authority, "DNS:*.other.example", -1,
 					     1);
 	struct identity partial = identity_new(folder, "partial", &authority, "DNS:no*.sub.example",
@@ -203,7 +200,6 @@ static void test_wrong_names_are_refused(void **state)
 /* The node is known by 127.0.0.1; its certificate has a host name. */
 static void test_a_seed_lends_its_name(void **state)
 {
-	(void)state;
 	struct identity named = identity_new(folder, "named", &authority, "DNS:localhost", -1, 1);
 	struct tls_server server = {.identity = &named};
 	scheme = "rediss-cluster";
@@ -226,7 +222,6 @@ static void test_a_seed_lends_its_name(void **state)
 /* Neither another name, nor an expired one, nor a stranger's, nor in place of a name. */
 static void test_the_name_of_a_seed_is_not_all(void **state)
 {
-	(void)state;
 	struct identity named = identity_new(folder, "named", &authority, "DNS:localhost", -1, 1);
 	struct identity old = identity_new(folder, "old", &authority, "DNS:localhost", -10, -1);
 	struct identity other = identity_new(folder, "theirs", &stranger, "DNS:localhost", -1, 1);
@@ -256,7 +251,6 @@ static void test_the_name_of_a_seed_is_not_all(void **state)
 /* A list of replicas is not one of seeds: each server is verified by its own. */
 static void test_no_seed_no_name(void **state)
 {
-	(void)state;
 	struct identity named = identity_new(folder, "named", &authority, "DNS:localhost", -1, 1);
 	struct tls_server server = {.identity = &named};
 	map_has = "127.0.0.1";
@@ -267,7 +261,6 @@ static void test_no_seed_no_name(void **state)
 
 static int back_to_one_server(void **state)
 {
-	(void)state;
 	scheme = "rediss";
 	map_has = NULL;
 	return 0;
@@ -275,7 +268,6 @@ static int back_to_one_server(void **state)
 
 static void test_bad_certificates_are_refused(void **state)
 {
-	(void)state;
 	static const char names[] = "DNS:localhost,IP:127.0.0.1";
 	const struct {
 		const char *name;
@@ -303,14 +295,12 @@ static void test_bad_certificates_are_refused(void **state)
 
 static void test_old_versions_are_refused(void **state)
 {
-	(void)state;
 	struct tls_server server = {.identity = &good, .version_most = TLS1_1_VERSION};
 	assert_refuses(server, "localhost", NULL, LK_ETLS, "protocol version");
 }
 
 static void test_other_protocols_are_refused(void **state)
 {
-	(void)state;
 	struct tls_server server = {.mode = TLS_SERVER_PLAIN};
 	assert_refuses(server, "localhost", NULL, LK_ETLS, "does not speak TLS");
 	server.mode = TLS_SERVER_CLOSE;
@@ -319,7 +309,6 @@ static void test_other_protocols_are_refused(void **state)
 
 static void test_a_stalled_handshake_ends_at_the_deadline(void **state)
 {
-	(void)state;
 	struct tls_server server = {.mode = TLS_SERVER_STALL};
 	tls_server_start(&server);
 	int64_t ms = open_to(&server, "localhost", NULL, 300, -1);
@@ -338,7 +327,6 @@ static void *cancel_soon(void *argument)
 
 static void test_a_stalled_handshake_is_cancelled(void **state)
 {
-	(void)state;
 	pthread_t thread;
 	int fd = eventfd(0, EFD_CLOEXEC);
 	struct tls_server server = {.mode = TLS_SERVER_STALL};
@@ -353,7 +341,6 @@ static void test_a_stalled_handshake_is_cancelled(void **state)
 
 static void test_client_certificates(void **state)
 {
-	(void)state;
 	struct tls_server server = {.identity = &good, .client_issuer = &authority};
 	assert_opens(server, "localhost", own("client.crt", "client.key"));
 	server.version_most = TLS1_2_VERSION;
@@ -390,7 +377,6 @@ static void assert_refused_later(const char *options, const char *reason)
 
 static void test_late_refusals_are_explained(void **state)
 {
-	(void)state;
 	for (int round = 0; round < 20; round++) { /* the alert races with our write */
 		assert_refused_later(NULL, "asked for a client certificate");
 		assert_refused_later(own("stranger.crt", "stranger.key"), "unknown ca");
@@ -399,7 +385,6 @@ static void test_late_refusals_are_explained(void **state)
 
 static void test_files_that_do_not_fit_are_named(void **state)
 {
-	(void)state;
 	static const char junk[] = "no certificate\n";
 	FILE *file = fopen(path_in(folder, "junk"), "w");
 	fputs(junk, file);
@@ -457,7 +442,6 @@ static const char *folder_of(const char *name, const struct identity *identity)
 
 static void test_a_folder_of_authorities(void **state)
 {
-	(void)state;
 	char ours[64], theirs[64];
 	snprintf(ours, sizeof(ours), "%s", folder_of("authorities", &authority));
 	snprintf(theirs, sizeof(theirs), "%s", folder_of("strangers", &stranger));
@@ -487,7 +471,6 @@ static const char *text_of_both(const char *first, const char *second)
 
 static void test_authorities_as_text(void **state)
 {
-	(void)state;
 	struct given no_file = {"tls_ca_file", ""};
 	const char *both = text_of_both("stranger.crt", "authority.crt");
 	assert_opens_given((struct given[]){no_file, {"tls_ca_data", both}, {0}});
@@ -502,7 +485,6 @@ static void test_authorities_as_text(void **state)
 
 static void test_a_locked_key(void **state)
 {
-	(void)state;
 	char cert[64], key[64];
 	static char much[2000];
 	memset(much, 'x', sizeof(much) - 1);
@@ -524,7 +506,6 @@ static void test_a_locked_key(void **state)
 
 static void test_what_is_verified_less(void **state)
 {
-	(void)state;
 	const struct given any_name[] = {{"tls_verify", "authority"}, {0}};
 	const struct given off[] = {{"tls_ca_file", ""}, {"tls_verify", "off"}, {0}};
 	struct identity elsewhere = identity_new(folder, "elsewhere", &authority,
@@ -547,7 +528,6 @@ static void test_what_is_verified_less(void **state)
 
 static void test_renewed_files_are_seen(void **state)
 {
-	(void)state;
 	struct tls_server server = {.identity = &good};
 	assert_opens(server, "localhost", NULL);
 	assert_int_equal(rename(path_in(folder, "authority.crt"), path_in(folder, "kept.crt")), 0);
@@ -590,7 +570,6 @@ static ssize_t take_piece(size_t got)
 /* First we send until the echo is blocked and so are we, then both ways, by one thread. */
 static void test_much_goes_both_ways(void **state)
 {
-	(void)state;
 	struct tls_server server = {.identity = &good};
 	size_t sent = 0;
 	size_t got = 0;
@@ -622,7 +601,6 @@ static void test_much_goes_both_ways(void **state)
 
 static void test_a_lost_peer_raises_no_signal(void **state)
 {
-	(void)state;
 	struct tls_server server = {.identity = &good};
 	tls_server_start(&server);
 	open_to(&server, "localhost", NULL, LONG_MS, -1);
@@ -637,7 +615,6 @@ static void test_a_lost_peer_raises_no_signal(void **state)
 /* A read that takes less than a record leaves the rest inside, where poll() does not see it. */
 static void test_unread_bytes_are_reported(void **state)
 {
-	(void)state;
 	char bytes[4];
 	struct tls_server server = {.identity = &good};
 	tls_server_start(&server);
@@ -658,7 +635,6 @@ static void test_unread_bytes_are_reported(void **state)
 
 static int setup(void **state)
 {
-	(void)state;
 	static const char names[] = "DNS:localhost,DNS:node.example,IP:127.0.0.1";
 	assert_non_null(mkdtemp(folder));
 	authority = identity_new(folder, "authority", NULL, NULL, -1, 2);
@@ -670,7 +646,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	char command[128];
 	identity_free(&authority);
 	identity_free(&stranger);

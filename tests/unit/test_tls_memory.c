@@ -36,13 +36,11 @@ static bool fails(void)
 
 static void *take(size_t size, const char *file, int line)
 {
-	(void)file, (void)line;
 	return fails() ? NULL : malloc(size);
 }
 
 static void *take_again(void *memory, size_t size, const char *file, int line)
 {
-	(void)file, (void)line;
 	if (size > 0)
 		return fails() ? NULL : realloc(memory, size);
 	free(memory);
@@ -51,7 +49,6 @@ static void *take_again(void *memory, size_t size, const char *file, int line)
 
 static void give(void *memory, const char *file, int line)
 {
-	(void)file, (void)line;
 	free(memory);
 }
 
@@ -90,7 +87,6 @@ static bool open_without(long requests)
 
 static void test_what_lacks_is_memory(void **state)
 {
-	(void)state;
 	open_without(0); /* what is made once is there from now on */
 	long requests = 1;
 	while (requests < REQUESTS_MAX && open_without(requests))
@@ -100,7 +96,6 @@ static void test_what_lacks_is_memory(void **state)
 
 static int setup(void **state)
 {
-	(void)state;
 	assert_non_null(mkdtemp(folder));
 	authority = identity_new(folder, "authority", NULL, NULL, -1, 2);
 	good = identity_new(folder, "good", &authority, "DNS:localhost,IP:127.0.0.1", -1, 2);
@@ -113,7 +108,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	char command[128];
 	identity_free(&authority);
 	identity_free(&good);

@@ -15,7 +15,6 @@ static char last[LK__LOG_LINE_MAX];
 
 static void keep(void *context, int level, const char *line)
 {
-	(void)context;
 	assert_int_equal(level, LK_LOG_DEBUG);
 	strcpy(last, line);
 }
@@ -27,7 +26,6 @@ static struct lk__conn conn;
 
 static int begin(void **state)
 {
-	(void)state;
 	memset(&node, 0, sizeof(node));
 	memset(&conn, 0, sizeof(conn));
 	node.config = &config;
@@ -47,7 +45,6 @@ static struct lk__request *words(size_t count, const char **argv)
 
 static void test_a_password_is_never_shown(void **state)
 {
-	(void)state;
 	const char *auth[] = {"AUTH", "user", "password"};
 	struct lk__request *request = words(3, auth);
 	lk__trace_request(&conn, request);
@@ -60,7 +57,6 @@ static void test_a_password_is_never_shown(void **state)
 /* Not even what a server has made of it. */
 static void test_a_hash_of_a_password_is_never_shown(void **state)
 {
-	(void)state;
 	struct lk__request *request = words(3, (const char *[]){"ACL", "GETUSER", "jobs"});
 	char bytes[] = "5e884898da28";
 	redisReply hash = {.type = REDIS_REPLY_STRING, .str = bytes, .len = 12};
@@ -75,7 +71,6 @@ static void test_a_hash_of_a_password_is_never_shown(void **state)
 
 static void test_scripts_have_names(void **state)
 {
-	(void)state;
 	const struct lk__script *script = &lk__scripts[LK__SCRIPT_LOCK_ACQUIRE];
 	const char *call[] = {"EVALSHA", script->sha1, "1", "a lock", ""};
 	struct lk__request *request = words(5, call);
@@ -95,7 +90,6 @@ static void test_scripts_have_names(void **state)
 /* Long words are cut, and so is the line; what is asked stands behind each answer. */
 static void test_answers_are_whole_or_cut(void **state)
 {
-	(void)state;
 	char much[3000], many[40][200];
 	memset(much, 'x', sizeof(much) - 1);
 	much[sizeof(much) - 1] = 0;
@@ -120,7 +114,6 @@ static void test_answers_are_whole_or_cut(void **state)
 
 static void test_nothing_is_made_below_the_level(void **state)
 {
-	(void)state;
 	struct lk__request *request = words(1, (const char *[]){"PING"});
 	node.log.level = LK_LOG_INFO;
 	lk__trace_request(&conn, request);

@@ -21,7 +21,6 @@ static lk_config *config_new(void)
 
 static void test_good_urls(void **state)
 {
-	(void)state;
 	static const struct {
 		const char *url;
 		int scheme;
@@ -264,7 +263,6 @@ static const struct {
 
 static void test_malformed_urls_are_refused_whole(void **state)
 {
-	(void)state;
 	assert_true(COUNT(malformed) >= 60);
 	for (size_t i = 0; i < COUNT(malformed); i++) {
 		lk_config *config = config_new();
@@ -285,7 +283,6 @@ static void test_malformed_urls_are_refused_whole(void **state)
 
 static void test_good_lists(void **state)
 {
-	(void)state;
 	static const struct {
 		const char *url;
 		int deployment;
@@ -346,7 +343,6 @@ static void test_good_lists(void **state)
 
 static void test_places_are_taken_apart(void **state)
 {
-	(void)state;
 	char host[LK__PLACE_SIZE], name[LK__PLACE_SIZE];
 	int port = 0;
 	const char *rest = lk__place_next("[::1]:7,a.b:65535", host, &port);
@@ -364,7 +360,6 @@ static void test_places_are_taken_apart(void **state)
 
 static void test_long_urls_are_refused(void **state)
 {
-	(void)state;
 	static char url[20000];
 	lk_config *config = config_new();
 	snprintf(url, sizeof(url), "redis://%0300d.example", 1);
@@ -383,7 +378,6 @@ static void test_long_urls_are_refused(void **state)
 /* From the folder in which the program is when it sets the URL; as it is, if that would not fit. */
 static void test_a_path_is_meant_from_the_folder(void **state)
 {
-	(void)state;
 	static const struct {
 		const char *folder;
 		const char *url;
@@ -427,7 +421,6 @@ static void test_a_path_is_meant_from_the_folder(void **state)
 /* However the URL is broken, no piece of the password may get into the message. */
 static void test_messages_never_repeat_the_password(void **state)
 {
-	(void)state;
 	static const char *const urls[] = {
 		"redis://u:hunter2@",
 		"redis://u:hunter2@h:x",
@@ -468,7 +461,6 @@ static void test_messages_never_repeat_the_password(void **state)
 
 static void test_the_query_sets_options(void **state)
 {
-	(void)state;
 	lk_config *config = config_new();
 	assert_int_equal(lk_config_set(config, "url",
 				       "rediss://h?client_name=a%26b&spin_us=0&tls_ca_file=/x%20y",
@@ -482,7 +474,6 @@ static void test_the_query_sets_options(void **state)
 
 static void test_the_last_to_set_wins(void **state)
 {
-	(void)state;
 	lk_config *config = config_new();
 	assert_int_equal(lk_config_set(config, "password", "first", NULL), 0);
 	assert_int_equal(lk_config_set(config, "url", "redis://host", NULL), 0);

@@ -18,19 +18,16 @@ bool __wrap_lk__scout_has_answered(const struct lk__scout *scout, const struct l
 
 size_t __wrap_lk__scout_count(const struct lk__scout *scout)
 {
-	(void)scout;
 	return count;
 }
 
 const struct lk__peer *__wrap_lk__scout_peer(const struct lk__scout *scout, size_t index)
 {
-	(void)scout;
 	return &peers[index];
 }
 
 bool __wrap_lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer *peer)
 {
-	(void)scout;
 	return peer->answered_round == ROUND;
 }
 
@@ -45,7 +42,6 @@ static void add(const char *id, const char *says)
 
 static int nobody(void **state)
 {
-	(void)state;
 	count = 0;
 	return 0;
 }
@@ -67,7 +63,6 @@ static bool decides(bool over)
 
 static void test_nobody_says_anything(void **state)
 {
-	(void)state;
 	is_vote("", 0, 0, 0);
 	add("a", NULL);
 	add("b", "");
@@ -77,7 +72,6 @@ static void test_nobody_says_anything(void **state)
 
 static void test_more_than_half_of_all_decide_at_once(void **state)
 {
-	(void)state;
 	add("a", "x");
 	add("b", "x");
 	add("c", NULL);
@@ -91,7 +85,6 @@ static void test_more_than_half_of_all_decide_at_once(void **state)
 
 static void test_more_than_half_of_those_that_answer_decide_in_the_end(void **state)
 {
-	(void)state;
 	add("a", "y");
 	add("b", "x");
 	add("c", "x");
@@ -104,7 +97,6 @@ static void test_more_than_half_of_those_that_answer_decide_in_the_end(void **st
 
 static void test_half_decides_nothing(void **state)
 {
-	(void)state;
 	add("a", "x");
 	add("b", "y");
 	assert_false(decides(true));
@@ -115,7 +107,6 @@ static void test_half_decides_nothing(void **state)
 
 static void test_one_server_has_one_vote(void **state)
 {
-	(void)state;
 	add("same", "y");
 	add("same", "y");
 	add("same", "y");
@@ -128,7 +119,6 @@ static void test_one_server_has_one_vote(void **state)
 /* Its old address stands before the one at which it answers, or behind it. */
 static void test_the_address_that_answers_has_the_vote(void **state)
 {
-	(void)state;
 	add("moved", NULL);
 	add("moved", "x");
 	add("other", "x");
@@ -139,7 +129,6 @@ static void test_the_address_that_answers_has_the_vote(void **state)
 
 static void test_who_has_no_id_counts_each(void **state)
 {
-	(void)state;
 	add("", "x");
 	add("", "x");
 	add("", NULL);

@@ -111,7 +111,6 @@ static void test_decided(void **state)
 		{"XXo", true},
 		{"DD.", true},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++)
 		assert_int_equal(verdict_in(cases[i].votes, true).decided, cases[i].decided);
 }
@@ -151,7 +150,6 @@ static void test_what_the_attempt_is_told(void **state)
 		{"XXGG", LK__ATTEMPT_FAILED, LK_EMAYBEHELD, false},
 		{"WWX", LK__ATTEMPT_FAILED, LK_EWRONGTYPE, false},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct lk__attempt_event event = verdict_in(cases[i].votes, true).event;
 		assert_int_equal(event.type, cases[i].type);
@@ -165,7 +163,6 @@ static void test_what_the_attempt_is_told(void **state)
 static void test_a_grant_that_is_not_worth_it(void **state)
 {
 	struct lk__attempt_event event = verdict_in("GGB", false).event;
-	(void)state;
 	assert_int_equal(event.type, LK__ATTEMPT_FAILED);
 	assert_int_equal(event.code, LK_EMAYBEHELD);
 	assert_true(event.retryable);
@@ -183,7 +180,6 @@ static void test_who_is_asked_again(void **state)
 		{'A', true, false, false},  {'o', false, true, true},   {'.', true, false, false},
 		{'X', true, true, true},    {'D', false, false, false},
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct lk__vote vote = vote_of(cases[i].vote);
 		struct lk__vote_means means = lk__vote_means(&vote);
@@ -339,7 +335,6 @@ static void check_verdict(const struct lk__vote *vote, size_t nodes, bool worth)
 static void test_random_votes(void **state)
 {
 	struct lk__vote vote[NODES_MAX];
-	(void)state;
 	srandom(20);
 	for (int round = 0; round < RANDOM_ROUNDS; round++) {
 		size_t nodes = random_votes(vote);

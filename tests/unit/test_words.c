@@ -30,7 +30,6 @@ static void has(struct lk__request *request, const char *bytes, size_t size)
 static void test_command(void **state)
 {
 	static const char bytes[] = "*4\r\n$3\r\nSET\r\n$3\r\na\0b\r\n$0\r\n\r\n$2\r\n-7\r\n";
-	(void)state;
 	struct lk__words words = {0};
 	lk__words_text(&words, "SET");
 	lk__words_add(&words, "a\0b", 3);
@@ -42,7 +41,6 @@ static void test_command(void **state)
 static void test_longest_number(void **state)
 {
 	static const char bytes[] = "*1\r\n$20\r\n-9223372036854775808\r\n";
-	(void)state;
 	struct lk__words words = {0};
 	lk__words_number(&words, INT64_MIN);
 	has(lk__words_command(&words), bytes, sizeof(bytes) - 1);
@@ -51,7 +49,6 @@ static void test_longest_number(void **state)
 static void test_script(void **state)
 {
 	char bytes[200];
-	(void)state;
 	struct lk__words words = {0};
 	lk__words_own(&words, made("key"), 3);
 	{
@@ -81,7 +78,6 @@ static void is_stamped(struct lk__request *request, int64_t server_us, const cha
 
 static void test_deadline_of_a_script(void **state)
 {
-	(void)state;
 	struct lk__words words = {0};
 	char key[120];
 	memset(key, 'k', sizeof(key));
@@ -100,7 +96,6 @@ static void test_deadline_of_a_script(void **state)
 /* Behind ASKING a try gets no place in the order of turns; elsewhere it gets what it asked for. */
 static void test_turn(void **state)
 {
-	(void)state;
 	for (char wanted = '0'; wanted <= '1'; wanted++) {
 		struct lk__words words = {0};
 		const char word[] = {wanted, '\0'};
@@ -124,7 +119,6 @@ static void test_turn(void **state)
 static void test_batch(void **state)
 {
 	static const char bytes[] = "*1\r\n$4\r\nTIME\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
-	(void)state;
 	struct lk__request *batch = lk__request_batch(2);
 	struct lk__words time = {0}, get = {0};
 	assert_non_null(batch);
@@ -140,7 +134,6 @@ static void test_batch(void **state)
 static void test_many(void **state)
 {
 	char bytes[MANY * 10 + 10];
-	(void)state;
 	struct lk__words words = {0};
 	int size = snprintf(bytes, sizeof(bytes), "*%d\r\n", MANY);
 	for (int i = 0; i < MANY; i += 2) {
@@ -154,7 +147,6 @@ static void test_many(void **state)
 
 static void test_missing_word(void **state)
 {
-	(void)state;
 	struct lk__request *batch = lk__request_batch(1);
 	assert_non_null(batch);
 	for (int end = 0; end < 3; end++) {
@@ -180,7 +172,6 @@ static void test_missing_word(void **state)
 /* Longer than any word may be: no request rather than a part of one. */
 static void test_too_long(void **state)
 {
-	(void)state;
 	struct lk__words words = {0};
 	lk__words_text(&words, "before");
 	lk__words_add(&words, "", (size_t)1 << 30);
@@ -191,7 +182,6 @@ static void test_too_long(void **state)
 /* Where messages are sharded a script that publishes is another; the words stay where they are. */
 static void test_a_script_for_sharded_messages(void **state)
 {
-	(void)state;
 	static const enum lk__script_id scripts[] = {LK__SCRIPT_LOCK_RELEASE,
 						     LK__SCRIPT_LOCK_ACQUIRE};
 	for (size_t i = 0; i < 2; i++) {
@@ -223,7 +213,6 @@ static void test_a_script_for_sharded_messages(void **state)
 /* The script's text instead of its SHA-1: the deadline has moved, the other words are the same. */
 static void test_a_script_that_is_spelled_out(void **state)
 {
-	(void)state;
 	const struct lk__script *script = lk__script_of(LK__SCRIPT_LOCK_RELEASE, LK__MESSAGES_BOTH);
 	struct lk__words words = {0}, spelled = {0};
 	for (int i = 0; i < 2; i++) {
