@@ -186,6 +186,36 @@ lk_client *drop_client(lk_client *client)
 	return lk_client_free(client);
 }
 
+void client_ends(lk_client **client)
+{
+	close_client(*client);
+}
+
+void lock_ends(lk_lock **lock)
+{
+	lk_lock_free(*lock);
+}
+
+void permits_end(lk_permit_semaphore **permits)
+{
+	lk_permit_semaphore_free(*permits);
+}
+
+void semaphore_ends(lk_semaphore **semaphore)
+{
+	lk_semaphore_free(*semaphore);
+}
+
+void latch_ends(lk_latch **latch)
+{
+	lk_latch_free(*latch);
+}
+
+void watch_ends(lk_watch **watch)
+{
+	lk_watch_free(*watch);
+}
+
 lk_lock *new_lock(lk_client *client, const char *name)
 {
 	lk_lock *lock = NULL;

@@ -135,11 +135,11 @@ static void test_the_parts_of_a_multi_lock_are_asked(void **state)
 static void test_wrong_arguments(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_permit_semaphore *semaphore = NULL;
+	own_permits *semaphore = NULL;
 	lk_permit permit;
 	int owners = -1, heard = -1;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "job");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "job");
 	expect(LK_EINVAL, lk_lock_ask(NULL, NULL, &owners, &heard, &err));
 	expect(LK_EINVAL, lk_lock_ask(lock, NULL, NULL, &heard, &err));
 	expect(LK_EINVAL, lk_lock_ask(lock, "a\nb", &owners, &heard, &err));
@@ -152,9 +152,6 @@ static void test_wrong_arguments(void **state)
 	expect(LK_EINVAL, lk_permit_semaphore_acquire(semaphore, 1, &permit, 0, &options, &err));
 	check_int(owners, ==, -1);
 	check_int(heard, ==, -1);
-	lk_permit_semaphore_free(semaphore);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 int main(void)

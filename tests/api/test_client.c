@@ -10,11 +10,10 @@
 
 static void check_works(lk_client *client)
 {
-	lk_lock *lock = new_lock(client, "works");
+	own_lock *lock = new_lock(client, "works");
 	expect(0, lk_client_ping(client, &err));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
 	close_client(client);
 }
 
@@ -63,38 +62,34 @@ static void test_open_from_url_and_environment(void **state)
 
 static void test_a_ping_that_connects_asks_once(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	redis_do(&server, "CONFIG RESETSTAT");
 	expect(0, lk_client_ping(client, &err));
 	check_int(redis_info(&server, "commandstats", "cmdstat_time:calls="), ==, 1);
 	expect(0, lk_client_ping(client, &err));
 	check_int(redis_info(&server, "commandstats", "cmdstat_time:calls="), ==, 2);
-	close_client(client);
 }
 
 static void test_id_is_a_random_uuid(void **state)
 {
-	lk_client *first = open_client(), *second = open_client();
+	own_client *first = open_client(), *second = open_client();
 	const char *id = lk_client_id(first);
 	check_int(strlen(id), ==, 36);
 	check_int(strspn(id, "0123456789abcdef-"), ==, 36);
 	check(id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-');
 	check(id[14] == '4' && strchr("89ab", id[19]) != NULL);
 	check(strcmp(id, lk_client_id(second)) != 0);
-	close_client(first);
-	close_client(second);
 }
 
 static void test_node_has_no_secrets(void **state)
 {
 	char url[128];
 	snprintf(url, sizeof(url), "redis://user:sesame@127.0.0.1:%d/1", server.port);
-	lk_client *client = open_client_at(url, "");
+	own_client *client = open_client_at(url, "");
 	check(strstr(lk_client_node(client), "127.0.0.1") != NULL);
 	check(!strstr(lk_client_node(client), "sesame"));
 	expect(LK_EAUTH, lk_client_ping(client, &err));
 	check(!strstr(err.message, "sesame"));
-	close_client(client);
 }
 
 static void test_refused(void **state)
@@ -189,15 +184,13 @@ static void test_connecting_takes_no_thread(void **state)
 static void test_connecting_goes_on_without_its_caller(void **state)
 {
 	lk_error error;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "left");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "left");
 	server_pause(&server);
 	check_int(lk_lock_acquire(lock, 50, NULL, &error), <, 0);
 	check_int(stats_of(client).connects, ==, 0);
 	server_resume(&server);
 	wait_until(stats_of(client).connects == 1, 10000);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_passwords_and_rights(void **state)
@@ -274,15 +267,13 @@ static void work_on_own_name(size_t index, void *argument)
 	struct crowd *crowd = argument;
 	char name[32];
 	snprintf(name, sizeof(name), "crowd-%zu", index);
-	lk_lock *lock = new_lock(crowd->client, name), *shared = new_lock(crowd->client, "crowd");
+	own_lock *lock = new_lock(crowd->client, name), *shared = new_lock(crowd->client, "crowd");
 	for (int i = 0; i < 30; i++) {
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_acquire(shared, -1, NULL, &err));
 		expect(0, lk_lock_release(shared, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
-	lk_lock_free(lock);
-	lk_lock_free(shared);
 }
 
 /* One for messages, one for the watchdog, and one. */
@@ -322,7 +313,7 @@ static void work_until_over(size_t index, void *argument)
 	lk_release_options no_wait = LK_RELEASE_OPTIONS_INIT;
 	char name[32];
 	snprintf(name, sizeof(name), "many-%zu", index);
-	lk_lock *lock = new_lock(many->client, name);
+	own_lock *lock = new_lock(many->client, name);
 	no_wait.no_wait = true;
 	lease.lease_ms = 20000; /* which nobody renews: without a connection for that */
 	for (int i = 0; i < 100 || !many->over; i++) {
@@ -330,7 +321,6 @@ static void work_until_over(size_t index, void *argument)
 		expect(0, lk_lock_acquire(lock, 0, &lease, &err));
 		expect(0, lk_lock_release(lock, i % 3 ? NULL : &no_wait, &err));
 	}
-	lk_lock_free(lock);
 }
 
 static void test_a_crowd_has_more_connections(void **state)
@@ -442,8 +432,8 @@ static void test_client_kill_fails_no_call(void **state)
 /* A server that closes idle connections: the next call goes through all the same. */
 static void test_idle_connections_closed_by_the_server(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "idle");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "idle");
 	redis_do(&server, "CONFIG SET timeout 1");
 	for (int i = 0; i < 2; i++) {
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -455,8 +445,6 @@ static void test_idle_connections_closed_by_the_server(void **state)
 	}
 	redis_do(&server, "CONFIG SET timeout 0");
 	check_int(stats_of(client).failures, ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* The library's own call: this thread reads late what has come. */
@@ -481,7 +469,7 @@ static void kill_while_it_reads(size_t index, void *argument)
 /* The background thread hears of the end while a caller is about to read its last answer. */
 static void test_an_end_behind_an_answer_is_noticed(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct threads threads;
 	lk_lock *lock = new_lock(client, "works");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* which starts the background thread */
@@ -493,13 +481,12 @@ static void test_an_end_behind_an_answer_is_noticed(void **state)
 	slow_reads_ms = 0;
 	threads_join(&threads, 20000);
 	wait_until(stats_of(client).disconnects == 1, 5000);
-	close_client(client);
 }
 
 static void test_a_restarted_server(void **state)
 {
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(3000));
-	lk_lock *lock = new_lock(client, "restart"), *other = new_lock(client, "other");
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(3000));
+	own_lock *lock = new_lock(client, "restart"), *other = new_lock(client, "other");
 	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	server_kill(&server);
@@ -512,9 +499,6 @@ static void test_a_restarted_server(void **state)
 	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
 	check(!strcmp(event.name, "restart"));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	lk_lock_free(other);
-	close_client(client);
 }
 
 static void wait_through(size_t index, void *argument)
@@ -531,8 +515,8 @@ static void wait_long(size_t index, void *argument)
 
 static void test_a_wait_outlives_a_restart(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "outlive");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "outlive");
 	struct threads threads;
 	/* A server that was never reached would fail them at once. */
 	expect(0, lk_client_ping(client, &err));
@@ -542,8 +526,6 @@ static void test_a_wait_outlives_a_restart(void **state)
 	server_kill(&server);
 	server_start_again(&server); /* the stranger's lock is gone: the waiters get it */
 	threads_join(&threads, 30000);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void check_unreachable(lk_lock *lock)
@@ -558,8 +540,8 @@ static void check_unreachable(lk_lock *lock)
 /* retry_ms bounds a wait without limit only, and each wait anew. */
 static void test_a_wait_limit_outlasts_retry_ms(void **state)
 {
-	lk_client *client = open_client_with("retry_ms=%lld", slow_ms(100));
-	lk_lock *lock = new_lock(client, "longer");
+	own_client *client = open_client_with("retry_ms=%lld", slow_ms(100));
+	own_lock *lock = new_lock(client, "longer");
 	expect(0, lk_client_ping(client, &err));
 	server_kill(&server);
 	check_unreachable(lock);
@@ -575,22 +557,18 @@ static void test_a_wait_limit_outlasts_retry_ms(void **state)
 	server_start_again(&server);
 	wait_until(lk_lock_acquire(lock, -1, NULL, &err) == 0, 10000);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_scripts_flushed(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "flush");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "flush");
 	for (int i = 0; i < 20; i++) {
 		redis_do(&server, "SCRIPT FLUSH");
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		redis_do(&server, "SCRIPT FLUSH");
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 int main(void)

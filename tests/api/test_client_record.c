@@ -25,9 +25,8 @@ static void take(lk_client *client, const char *name, int64_t lease_ms)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = lease_ms;
-	lk_lock *lock = new_lock(client, name);
+	own_lock *lock = new_lock(client, name);
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
-	lk_lock_free(lock);
 }
 
 static void test_the_record_lasts_as_long_as_the_client(void **state)
@@ -152,8 +151,8 @@ static void test_another_process_can_be_named(void **state)
 
 static void test_one_command_per_client(void **state)
 {
-	lk_client *client = open_client_with("client_record=full");
-	lk_lock *lock = new_lock(client, "job");
+	own_client *client = open_client_with("client_record=full");
+	own_lock *lock = new_lock(client, "job");
 	long long before = redis_info(&server, "commandstats", "cmdstat_set:calls=");
 	for (int i = 0; i < 200; i++) {
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -161,8 +160,6 @@ static void test_one_command_per_client(void **state)
 	}
 	wait_until(records() == 1, 5000);
 	check_int(redis_info(&server, "commandstats", "cmdstat_set:calls=") - before, ==, 1);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_kept_alive_while_something_is_held(void **state)
@@ -180,14 +177,12 @@ static void test_kept_alive_while_something_is_held(void **state)
 
 static void test_the_record_ends_with_a_client_that_dies(void **state)
 {
-	lk_client *client = open_client_with("client_record=short watchdog_ms=100");
-	lk_lock *lock = new_lock(client, "job");
+	own_client *client = open_client_with("client_record=short watchdog_ms=100");
+	own_lock *lock = new_lock(client, "job");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	wait_until(records() == 1, 5000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	wait_until(records() == 0, 5000); /* idle: as one that is gone */
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_stays_for_a_lease_that_is_left_behind(void **state)
@@ -536,7 +531,7 @@ static void test_a_forged_record_is_harmless(void **state)
 		"",          "id=",
 		"id=x\n",    ("id=" ID "0"),
 		("id=2" ID), "id=12345678-1234-4234-8234-123456789abd"};
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		lk_scan *scan = NULL;
 		lk_owner_info owner = LK_OWNER_INFO_INIT;
@@ -563,7 +558,6 @@ static void test_a_forged_record_is_harmless(void **state)
 	expect(0, lk_scan_owner(scan, ID ":1", strlen(ID ":1"), &owner, &err));
 	lk_scan_free(scan);
 	redis_do(&server, "FLUSHALL");
-	close_client(client);
 }
 
 static void test_carries_the_prefix(void **state)

@@ -41,9 +41,9 @@ static lk_semaphore *new_semaphore(lk_client *client, int64_t permits, int64_t t
 /* Each way to make one. */
 static void test_a_semaphore_that_is_made(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *bare = new_semaphore(client, 0, TTL_MS),
-		     *said = new_semaphore(client, 3, TTL_MS);
+	own_client *client = open_client();
+	own_semaphore *bare = new_semaphore(client, 0, TTL_MS),
+		      *said = new_semaphore(client, 3, TTL_MS);
 	expect(1, lk_semaphore_try_set(bare, 3, 0, &err));
 	check_lasts("s", TTL_MS);
 	expect(1, lk_semaphore_delete(bare, &err));
@@ -63,9 +63,6 @@ static void test_a_semaphore_that_is_made(void **state)
 	expect(0, lk_semaphore_acquire(said, 1, 0, NULL, &err));
 	check_lasts("s", TTL_MS);
 	expect(1, lk_semaphore_delete(bare, &err));
-	lk_semaphore_free(bare);
-	lk_semaphore_free(said);
-	close_client(client);
 }
 
 static void each_prolongs(lk_semaphore *semaphore)
@@ -108,9 +105,9 @@ static void each_keeps(lk_semaphore *semaphore)
 
 static void test_a_semaphore_that_has_one(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *lasting = new_semaphore(client, 0, TTL_MS),
-		     *plain = new_semaphore(client, 0, 0);
+	own_client *client = open_client();
+	own_semaphore *lasting = new_semaphore(client, 0, TTL_MS),
+		      *plain = new_semaphore(client, 0, 0);
 	expect(1, lk_semaphore_try_set(lasting, 5, 0, &err));
 	each_prolongs(lasting);
 	shorten("s");
@@ -120,22 +117,17 @@ static void test_a_semaphore_that_has_one(void **state)
 	each_keeps(lasting); /* never shortened */
 	check_lasts("s", 4 * TTL_MS);
 	expect(1, lk_semaphore_delete(plain, &err));
-	lk_semaphore_free(lasting);
-	lk_semaphore_free(plain);
-	close_client(client);
 }
 
 /* Whoever made it wanted it to stay. */
 static void test_a_semaphore_that_has_none(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *semaphore = new_semaphore(client, 7, TTL_MS);
+	own_client *client = open_client();
+	own_semaphore *semaphore = new_semaphore(client, 7, TTL_MS);
 	redis_do(&server, "SET s 5");
 	each_keeps(semaphore);
 	check_int(ttl_of("s"), ==, -1);
 	expect(1, lk_semaphore_delete(semaphore, &err));
-	lk_semaphore_free(semaphore);
-	close_client(client);
 }
 
 /* ---- permit semaphores ---- */
@@ -165,8 +157,8 @@ static void shorten_both(void)
 static void test_a_permit_semaphore(void **state)
 {
 	lk_permit permit, other;
-	lk_client *client = open_client();
-	lk_permit_semaphore *semaphore = new_permits(client, 3, TTL_MS);
+	own_client *client = open_client();
+	own_permits *semaphore = new_permits(client, 3, TTL_MS);
 	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &permit, 0, NULL, &err));
 	check_both_last(TTL_MS);
 	shorten_both();
@@ -201,16 +193,13 @@ static void test_a_permit_semaphore(void **state)
 	expect(0, lk_permit_semaphore_set(semaphore, 3, &err));
 	check_lasts("p", TTL_MS);
 	expect(1, lk_permit_semaphore_delete(semaphore, &err));
-	lk_permit_semaphore_free(semaphore);
-	close_client(client);
 }
 
 static void test_a_permit_semaphore_that_has_none(void **state)
 {
 	lk_permit permit;
-	lk_client *client = open_client();
-	lk_permit_semaphore *lasting = new_permits(client, 3, TTL_MS),
-			    *plain = new_permits(client, 0, 0);
+	own_client *client = open_client();
+	own_permits *lasting = new_permits(client, 3, TTL_MS), *plain = new_permits(client, 0, 0);
 	redis_do(&server, "SET p 5");
 	expect(0, lk_permit_semaphore_try_set(lasting, 3, &err));
 	expect(0, lk_permit_semaphore_acquire(lasting, 1, &permit, 0, NULL, &err));
@@ -225,9 +214,6 @@ static void test_a_permit_semaphore_that_has_none(void **state)
 	check_both_last(TTL_MS);
 	expect(0, lk_permit_semaphore_release(lasting, &permit, 1, &err));
 	expect(1, lk_permit_semaphore_delete(lasting, &err));
-	lk_permit_semaphore_free(lasting);
-	lk_permit_semaphore_free(plain);
-	close_client(client);
 }
 
 /* Permits without their key would count as free: neither key ends before the last permit. */
@@ -235,8 +221,8 @@ static void test_it_lasts_as_long_as_a_permit(void **state)
 {
 	lk_permit permit, renewed;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(900));
-	lk_permit_semaphore *semaphore = new_permits(client, 2, 1000);
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(900));
+	own_permits *semaphore = new_permits(client, 2, 1000);
 	options.lease_ms = TTL_MS;
 	expect(0, lk_permit_semaphore_acquire(semaphore, 1, &permit, 0, &options, &err));
 	check_both_last(TTL_MS);
@@ -253,8 +239,6 @@ static void test_it_lasts_as_long_as_a_permit(void **state)
 	check_int(ttl_of("{p}:timeout"), >, 0);
 	expect(0, lk_permit_semaphore_release(semaphore, &renewed, 1, &err));
 	lk_permit_semaphore_delete(semaphore, &err);
-	lk_permit_semaphore_free(semaphore);
-	close_client(client);
 }
 
 /* ---- latches ---- */
@@ -271,8 +255,8 @@ static lk_latch *new_latch(lk_client *client, int64_t ttl_ms)
 static void test_a_latch(void **state)
 {
 	int64_t left = 0;
-	lk_client *client = open_client();
-	lk_latch *lasting = new_latch(client, TTL_MS), *plain = new_latch(client, 0);
+	own_client *client = open_client();
+	own_latch *lasting = new_latch(client, TTL_MS), *plain = new_latch(client, 0);
 	expect(1, lk_latch_try_set(lasting, 5, &err));
 	check_lasts("l", TTL_MS);
 	shorten("l");
@@ -291,25 +275,20 @@ static void test_a_latch(void **state)
 	check_int(ttl_of("l"), ==, -1);
 	expect(0, lk_latch_count_down(lasting, left, &left, &err));
 	check_int(ttl_of("l"), ==, -2);
-	lk_latch_free(lasting);
-	lk_latch_free(plain);
-	close_client(client);
 }
 
 /* Its end opens it. */
 static void test_a_latch_whose_time_is_over(void **state)
 {
-	lk_client *client = open_client();
-	lk_latch *latch = new_latch(client, slow_ms(200));
+	own_client *client = open_client();
+	own_latch *latch = new_latch(client, slow_ms(200));
 	expect(1, lk_latch_try_set(latch, 1, &err));
 	expect(0, lk_latch_await(latch, slow_ms(20000), NULL, &err));
-	lk_latch_free(latch);
-	close_client(client);
 }
 
 static void test_options(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_latch *latch = NULL;
 	lk_semaphore *semaphore = NULL;
 	lk_permit_semaphore *permits = NULL;
@@ -328,7 +307,6 @@ static void test_options(void **state)
 		check(strstr(err.message, "ttl_ms") != NULL);
 	}
 	expect(LK_EINVAL, lk_latch_new(NULL, client, "n", 1, NULL, &err));
-	close_client(client);
 }
 
 /* ---- asynchronous calls ---- */

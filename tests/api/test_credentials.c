@@ -75,10 +75,9 @@ static void rotate(const char *password)
 
 static void take_and_give(lk_client *client)
 {
-	lk_lock *lock = new_lock(client, "c");
+	own_lock *lock = new_lock(client, "c");
 	expect(0, lk_lock_acquire(lock, 10000, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
 }
 
 static void test_the_program_is_asked_for_each_connection(void **state)

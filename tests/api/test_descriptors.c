@@ -254,7 +254,7 @@ static void wait_body(size_t index, void *argument)
 /* Until a connection for messages can be opened, the waiter looks again from time to time. */
 static void test_a_waiter_without_a_subscription_polls(void **state)
 {
-	lk_client *holder = open_client(), *client = open_client();
+	own_client *holder = open_client(), *client = open_client();
 	lk_lock *held = new_lock(holder, "deaf");
 	struct waiting waiting = {new_lock(client, "deaf"), slow_ms(10000)};
 	struct threads threads;
@@ -269,14 +269,12 @@ static void test_a_waiter_without_a_subscription_polls(void **state)
 	refused[SOCKET] = false;
 	lk_lock_free(held);
 	lk_lock_free(waiting.lock);
-	close_client(holder);
-	close_client(client);
 }
 
 /* The connection is lost, and no other can be made for a while. */
 static void test_a_wait_survives_a_lack_of_descriptors(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct waiting waiting = {new_lock(client, "short"), -1};
 	struct threads threads;
 	redisContext *teller = redisConnectUnix(server.socket);
@@ -290,7 +288,6 @@ static void test_a_wait_survives_a_lack_of_descriptors(void **state)
 	threads_join(&threads, 20000);
 	redisFree(teller);
 	lk_lock_free(waiting.lock);
-	close_client(client);
 }
 
 /* Whatever libraries open once in a process is open before it is counted. */

@@ -391,7 +391,7 @@ static void test_a_key_of_another_kind_is_refused(void **state)
 
 static void test_arguments(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_election *election = NULL;
 	lk_leader leader = {.struct_size = 4};
 	lk_election_options options = LK_ELECTION_OPTIONS_INIT;
@@ -417,7 +417,6 @@ static void test_arguments(void **state)
 	check_int(lk_election_is_leading(NULL, &err), ==, 0);
 	check(lk_election_free(NULL) == NULL);
 	lk_election_free(election);
-	close_client(client);
 }
 
 static void test_a_leader_is_asked(void **state)

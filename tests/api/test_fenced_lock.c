@@ -37,8 +37,8 @@ static uint64_t grant(lk_lock *lock)
 
 static void test_each_grant_has_a_greater_token(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_fenced(client, 0);
+	own_client *client = open_client();
+	own_lock *lock = new_fenced(client, 0);
 	uint64_t last = 0;
 	for (int i = 0; i < 50; i++) {
 		uint64_t token = grant(lock);
@@ -52,22 +52,18 @@ static void test_each_grant_has_a_greater_token(void **state)
 	forget_tokens();
 	check(grant(lock) > last);
 	forget_tokens();
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_the_greatest_token_is_the_last(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_fenced(client, 0);
+	own_client *client = open_client();
+	own_lock *lock = new_fenced(client, 0);
 	redis_do(&server, "SET " TOKEN_KEY " 9007199254740990");
 	check(grant(lock) == LK_FENCE_TOKEN_MAX);
 	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, -1, NULL, &err));
 	check(strstr(err.message, "counter") != NULL);
 	check_int(redis_integer(&server, "EXISTS fenced"), ==, 0);
 	forget_tokens();
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void ask_as_another(size_t index, void *argument)
@@ -79,8 +75,8 @@ static void ask_as_another(size_t index, void *argument)
 
 static void test_owners_can_read_the_token(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_fenced(client, 0), *reentrant = new_lock(client, "reentrant");
+	own_client *client = open_client();
+	own_lock *lock = new_fenced(client, 0), *reentrant = new_lock(client, "reentrant");
 	struct threads threads;
 	uint64_t token = 7;
 	expect(LK_ENOTOWNER, lk_lock_fence(lock, NULL, &token, &err));
@@ -101,15 +97,12 @@ static void test_owners_can_read_the_token(void **state)
 	expect(0, lk_lock_release(reentrant, NULL, &err));
 	check(token == 7);
 	forget_tokens();
-	lk_lock_free(lock);
-	lk_lock_free(reentrant);
-	close_client(client);
 }
 
 static void test_each_hold_has_the_token_of_its_grant(void **state)
 {
-	lk_client *client = open_client(), *other = open_client();
-	lk_lock *lock = new_fenced(client, 0), *others = new_fenced(other, 0);
+	own_client *client = open_client(), *other = open_client();
+	own_lock *lock = new_fenced(client, 0), *others = new_fenced(other, 0);
 	uint64_t untouched = 7;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	uint64_t token = token_of(lock);
@@ -125,10 +118,6 @@ static void test_each_hold_has_the_token_of_its_grant(void **state)
 	check(token_of(lock) > token);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	forget_tokens();
-	lk_lock_free(lock);
-	lk_lock_free(others);
-	close_client(client);
-	close_client(other);
 }
 
 struct team {
@@ -148,7 +137,7 @@ static void team_member(size_t index, void *argument)
 /* Both wait: one is granted the lock, the other joins it. */
 static void test_who_joins_the_owner_is_told_its_token(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct team team = {.lock = new_fenced(client, 0)};
 	struct threads threads;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
@@ -163,13 +152,12 @@ static void test_who_joins_the_owner_is_told_its_token(void **state)
 	expect(0, lk_lock_release(team.lock, &release, &err));
 	forget_tokens();
 	lk_lock_free(team.lock);
-	close_client(client);
 }
 
 static void test_a_notice_tells_the_token(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_fenced(client, 0);
+	own_client *client = open_client();
+	own_lock *lock = new_fenced(client, 0);
 	lk_event event = LK_EVENT_INIT;
 	uint64_t token;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -181,8 +169,6 @@ static void test_a_notice_tells_the_token(void **state)
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	check(grant(lock) > first);
 	forget_tokens();
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* ---- many at once ---- */
@@ -200,8 +186,8 @@ struct crowd {
 
 static void test_javas_counter_goes_on_above_ours(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_fenced(client, 1);
+	own_client *client = open_client();
+	own_lock *lock = new_fenced(client, 1);
 	uint64_t first = grant(lock);
 	long long javas = redis_integer(&server, "INCR " JAVA_KEY);
 	check(javas > (long long)first);
@@ -210,8 +196,6 @@ static void test_javas_counter_goes_on_above_ours(void **state)
 	check(grant(lock) == UINT64_C(9000000000000001));
 	check_int(redis_integer(&server, "PTTL " JAVA_KEY), ==, -1);
 	forget_tokens();
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* ---- at a resource ---- */
@@ -223,7 +207,7 @@ static int check_token(lk_client *client, uint64_t token, uint64_t *newest_out)
 
 static void test_a_resource_accepts_the_newest(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	uint64_t newest = 1;
 	expect(0, check_token(client, 5, &newest));
 	expect(0, check_token(client, 5, &newest));
@@ -236,7 +220,6 @@ static void test_a_resource_accepts_the_newest(void **state)
 	check(newest == LK_FENCE_TOKEN_MAX);
 	check(!lk_error_is_retryable(LK_ESTALE) && lk_error_is_fatal(LK_ESTALE));
 	forget_tokens();
-	close_client(client);
 }
 
 static int write_text(lk_client *client, uint64_t token, const char *value, int64_t ttl_ms)
@@ -256,7 +239,7 @@ static void check_value(const char *key, const char *wanted)
 
 static void test_a_resource_is_written_by_the_newest(void **state)
 {
-	lk_client *client = open_client(), *prefixed = open_client_with("key_prefix=app:");
+	own_client *client = open_client(), *prefixed = open_client_with("key_prefix=app:");
 	expect(0, write_text(client, 10, "ten", 0));
 	check_value("report", "ten");
 	expect(LK_ESTALE, write_text(client, 9, "nine", 0));
@@ -270,13 +253,11 @@ static void test_a_resource_is_written_by_the_newest(void **state)
 	expect(0, write_text(prefixed, 1, "one", 0));
 	check_value("app:report", "one");
 	forget_tokens();
-	close_client(client);
-	close_client(prefixed);
 }
 
 static void test_a_value_may_be_large(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	char *value = malloc(LK_FENCE_VALUE_SIZE_MAX);
 	check(value != NULL);
 	memset(value, 'v', LK_FENCE_VALUE_SIZE_MAX);
@@ -285,12 +266,11 @@ static void test_a_value_may_be_large(void **state)
 	check_int(redis_integer(&server, "HSTRLEN report value"), ==, LK_FENCE_VALUE_SIZE_MAX);
 	free(value);
 	forget_tokens();
-	close_client(client);
 }
 
 static void test_a_resource_that_is_something_else(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	redis_do(&server, "SET report x");
 	expect(LK_EWRONGTYPE, check_token(client, 5, NULL));
 	redis_do(&server, "DEL report");
@@ -298,12 +278,11 @@ static void test_a_resource_that_is_something_else(void **state)
 	expect(LK_EWRONGTYPE, write_text(client, 5, "five", 0));
 	check_int(redis_integer(&server, "HLEN report"), ==, 1);
 	forget_tokens();
-	close_client(client);
 }
 
 static void test_bad_arguments(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *lock = NULL;
 	const uint64_t tokens[] = {0, LK_FENCE_TOKEN_MAX + 1, UINT64_MAX};
 	for (size_t i = 0; i < COUNT(tokens); i++) {
@@ -328,12 +307,11 @@ static void test_bad_arguments(void **state)
 	expect(LK_EINVAL, lk_fenced_lock_new(&lock, client, "k", 1, &options, &err));
 	check(lock == NULL);
 	check_int(redis_integer(&server, "DBSIZE"), ==, 0);
-	close_client(client);
 }
 
 static void test_no_answer_from_the_resource(void **state)
 {
-	lk_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
+	own_client *client = open_client_with("command_timeout_ms=%lld", slow_ms(300));
 	expect(0, check_token(client, 1, NULL));
 	server_pause(&server);
 	expect(LK_EMAYBEHELD, check_token(client, 2, NULL));
@@ -341,7 +319,6 @@ static void test_no_answer_from_the_resource(void **state)
 	wait_until(lk_client_ping(client, NULL) == 0, 5000);
 	expect(0, check_token(client, 3, NULL));
 	forget_tokens();
-	close_client(client);
 }
 
 int main(void)

@@ -91,7 +91,7 @@ static void free_everything(struct scene *scene)
 	check(lk_cancel_free(scene->cancel) == NULL);
 }
 
-static void own_client(struct scene *scene)
+static void own_fork_client(struct scene *scene)
 {
 	every_call_fails(scene);
 #ifndef UNDER_TSAN /* it cannot start threads after such a fork */
@@ -125,7 +125,7 @@ static lk_stats settled(lk_client *client)
 static void test_child_fails_and_parent_goes_on(void **state)
 {
 	static void (*const children[])(struct scene *) = {every_call_fails, free_everything,
-							   own_client, every_call_fails};
+							   own_fork_client, every_call_fails};
 	struct scene scene = {.client = open_client_with("watchdog_ms=%lld", slow_ms(900))};
 	struct threads threads;
 	scene.held = new_lock(scene.client, "fork");

@@ -21,8 +21,8 @@ struct later_event {
 
 static void test_a_larger_event(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "event");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "event");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	struct later_event got;
 	memset(&got, UNTOUCHED, sizeof(got));
@@ -38,8 +38,6 @@ static void test_a_larger_event(void **state)
 		check_tail(got.tail);
 	} while (got.event.type != LK_EVENT_LOST);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 struct later_completion {
@@ -91,8 +89,8 @@ static void test_larger_completions(void **state)
 
 static void test_larger_facts_about_a_lock(void **state)
 {
-	lk_client *client = open_client_with("client_record=full");
-	lk_lock *lock = new_lock(client, "facts");
+	own_client *client = open_client_with("client_record=full");
+	own_lock *lock = new_lock(client, "facts");
 	lk_scan *scan = NULL;
 	struct {
 		lk_lock_info info;
@@ -122,8 +120,6 @@ static void test_larger_facts_about_a_lock(void **state)
 	check_tail(who.tail);
 	lk_scan_free(scan);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* Nothing is written, and nothing taken, with a size that cannot be. */
@@ -136,7 +132,7 @@ static void test_sizes_that_no_version_had(void **state)
 	lk_event event = LK_EVENT_INIT;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	lk_owner_info owner = LK_OWNER_INFO_INIT;
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	expect(0, lk_queue_new(&queue, 0, &err));
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	for (size_t i = 0; i < COUNT(bad); i++) {
@@ -154,7 +150,6 @@ static void test_sizes_that_no_version_had(void **state)
 	}
 	lk_scan_free(scan);
 	expect(0, lk_queue_free(queue, &err));
-	close_client(client);
 }
 
 /* docs/abi.md: of these, programs make arrays, or they are parts of other structs. */

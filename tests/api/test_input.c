@@ -45,18 +45,17 @@ static void test_names(void **state)
 /* The lock of a handle is the one named "text". */
 static void expect_text(int code, lk_lock **made)
 {
-	lk_lock *lock = *made;
+	own_lock *lock = *made;
 	check_int(code, ==, 0);
 	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS text"), ==, 1);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
 }
 
 static void test_c_strings_name_locks(void **state)
 {
 	const char text[] = "text\0more";
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *lock = NULL;
 	expect_text(lk_lock_new(&lock, client, text, LK_STRLEN, &err), &lock);
 	expect_text(lk_fair_lock_new(&lock, client, text, LK_STRLEN, &err), &lock);
@@ -66,15 +65,14 @@ static void test_c_strings_name_locks(void **state)
 	expect_text(lk_write_lock_new(&lock, client, text, LK_STRLEN, NULL, &err), &lock);
 	expect_text(lk_fenced_lock_new(&lock, client, text, LK_STRLEN, NULL, &err), &lock);
 	redis_do(&server, "DEL lockkeeper_fence:{text}");
-	close_client(client);
 }
 
 static void test_c_strings_name_the_rest(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *semaphore = NULL;
-	lk_permit_semaphore *permits = NULL;
-	lk_latch *latch = NULL;
+	own_client *client = open_client();
+	own_semaphore *semaphore = NULL;
+	own_permits *permits = NULL;
+	own_latch *latch = NULL;
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	expect(0, lk_semaphore_new(&semaphore, client, "text", LK_STRLEN, NULL, &err));
@@ -94,10 +92,6 @@ static void test_c_strings_name_the_rest(void **state)
 	expect(0, lk_scan_show(scan, "text", LK_STRLEN, &info, &err));
 	check(info.name_size == 4 && !memcmp(info.name, "text", 4));
 	lk_scan_free(scan);
-	lk_semaphore_free(semaphore);
-	lk_permit_semaphore_free(permits);
-	lk_latch_free(latch);
-	close_client(client);
 }
 
 /* As any long name: and what is behind the first byte too many is not read. */
@@ -105,7 +99,7 @@ static void test_a_long_c_string_is_refused(void **state)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t room = (LK_NAME_SIZE_MAX / page + 1) * page;
-	lk_client *client = open_client_with("key_prefix=p:");
+	own_client *client = open_client_with("key_prefix=p:");
 	lk_lock *lock = NULL;
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
@@ -127,7 +121,6 @@ static void test_a_long_c_string_is_refused(void **state)
 	lk_lock_free(lock);
 	lk_scan_free(scan);
 	munmap(map, room + page);
-	close_client(client);
 }
 
 static const struct {
@@ -154,8 +147,8 @@ static const struct {
 
 static void test_acquire_options(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "options");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "options");
 	memset(owner_256, 'o', 256);
 	memset(owner_257, 'o', 257);
 	expect(0, lk_client_ping(client, &err));
@@ -174,14 +167,12 @@ static void test_acquire_options(void **state)
 		expect(LK_EINVAL, lk_lock_acquire(lock, 10, &options, &err));
 	}
 	check_int(stats_of(client).commands, ==, commands);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_greatest_values_work(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "greatest");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "greatest");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
 	memset(owner_256, 'o', 256);
@@ -199,8 +190,6 @@ static void test_greatest_values_work(void **state)
 	options.max_hold_ms = LK_WAIT_MAX_MS;
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
 	expect(0, lk_lock_release(lock, &release, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_waits_and_leases_of_other_calls(void **state)
@@ -208,8 +197,8 @@ static void test_waits_and_leases_of_other_calls(void **state)
 	static const int64_t waits[] = {-2, INT64_MIN, LK_WAIT_MAX_MS + 1, INT64_MAX};
 	static const int64_t leases[] = {
 		0, -1, INT64_MIN, LK_LEASE_MIN_MS - 1, LK_LEASE_MAX_MS + 1, INT64_MAX};
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "waits");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "waits");
 	lk_event event = LK_EVENT_INIT;
 	char field[LK_FIELD_SIZE];
 	for (size_t i = 0; i < COUNT(waits); i++) {
@@ -228,8 +217,6 @@ static void test_waits_and_leases_of_other_calls(void **state)
 	expect(LK_EINVAL, lk_lock_extend(lock, 1000, extend_by(owner_257), &err));
 	check_int(redis_integer(&server, "PTTL waits"), <=, 30000);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* One struct with room behind it, as a program built with a later header would pass. */
@@ -241,8 +228,8 @@ struct longer {
 static void test_struct_size(void **state)
 {
 	static const size_t bad[] = {0, 1, sizeof(size_t) - 1, 1 << 20, SIZE_MAX};
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "struct");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "struct");
 	struct longer longer = {.options = LK_ACQUIRE_OPTIONS_INIT};
 	for (size_t i = 0; i < COUNT(bad); i++) {
 		lk_acquire_options options = {.struct_size = bad[i]};
@@ -260,8 +247,6 @@ static void test_struct_size(void **state)
 	expect(0, lk_lock_release(lock, NULL, &err));
 	longer.tail[63] = 1; /* an option that this version does not know */
 	expect(LK_EINVAL, lk_lock_acquire(lock, 0, &longer.options, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_null_arguments(void **state)
@@ -305,8 +290,8 @@ static void test_null_arguments(void **state)
 
 static void test_null_arguments_of_the_lock(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "null");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "null");
 	char field[LK_FIELD_SIZE];
 	int64_t number = 0;
 	lk_release_options release = LK_RELEASE_OPTIONS_INIT;
@@ -340,8 +325,6 @@ static void test_null_arguments_of_the_lock(void **state)
 	check(strstr(err.message, "field is set, and owner too") != NULL);
 	expect(LK_EINVAL, lk_lock_release(lock, release_of(owner_257), &err));
 	expect(LK_EINVAL, lk_lock_extend(NULL, 1000, extend_of("f"), &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* A NULL lk_error is fine everywhere. */
@@ -363,7 +346,7 @@ static void check_keys(const char *key, const char *derived)
 /* The message of a kind with several keys names two that would be in different slots. */
 static void test_keys_of_different_slots(void **state)
 {
-	lk_client *client = open_client_with("key_prefix=%s", "p:");
+	own_client *client = open_client_with("key_prefix=%s", "p:");
 	lk_fenced_lock_options java = LK_FENCED_LOCK_OPTIONS_INIT;
 	lk_lock *lock = NULL;
 	lk_semaphore *semaphore = NULL;
@@ -385,13 +368,12 @@ static void test_keys_of_different_slots(void **state)
 	expect(LK_EINVAL, lk_fair_lock_new(&lock, client, big, LK_NAME_SIZE_MAX - 2, &err));
 	check_keys("keys p:}}}", "use none, or a {tag}");
 	check(!lock && !semaphore && !latch);
-	close_client(client);
 }
 
 /* The message names what is there and what was wanted. */
 static void test_a_key_of_another_type(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *lock, *parts[2] = {new_lock(client, "free"), new_lock(client, "text")};
 	redis_do(&server, "SET text x");
 	expect_wrong(new_lock(client, "text"), "the key is a string, not a lock");
@@ -409,14 +391,13 @@ static void test_a_key_of_another_type(void **state)
 	redis_do(&server, "DEL text");
 	lk_lock_free(parts[0]);
 	lk_lock_free(parts[1]);
-	close_client(client);
 }
 
 /* Nobody waits for a hash that no lock has written: its fields do not look like owners. */
 static void test_a_hash_that_is_not_a_lock(void **state)
 {
 	static const char says[] = "the key is a hash that is not a lock";
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *lock, *parts[2] = {new_lock(client, "free"), new_lock(client, "user")};
 	redis_do(&server, "HSET user name ann mail ann@example.org last: x at:5pm y");
 	expect_wrong(new_lock(client, "user"), says);
@@ -433,7 +414,6 @@ static void test_a_hash_that_is_not_a_lock(void **state)
 	redis_do(&server, "DEL user");
 	lk_lock_free(parts[0]);
 	lk_lock_free(parts[1]);
-	close_client(client);
 }
 
 /* What an unknown peer writes as its owner is waited for, a negative thread id too. */
@@ -441,7 +421,7 @@ static void test_a_hash_of_another_owner(void **state)
 {
 	static const char *const owners[] = {"stranger:1",
 					     "12345678-1234-4234-8234-123456789abc:-77"};
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	for (size_t i = 0; i < 2; i++) {
 		lk_lock *lock = new_lock(client, "user");
 		redis_do(&server, "HSET user %s 1", owners[i]);
@@ -449,20 +429,17 @@ static void test_a_hash_of_another_owner(void **state)
 		redis_do(&server, "DEL user");
 		lk_lock_free(lock);
 	}
-	close_client(client);
 }
 
 static void test_error_may_be_null(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "null");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "null");
 	check_int(lk_lock_acquire(lock, 0, NULL, NULL), ==, 0);
 	check_int(lk_lock_release(lock, NULL, NULL), ==, 0);
 	check_int(lk_lock_release(lock, NULL, NULL), ==, LK_ENOTOWNER);
 	check_int(lk_lock_new(&lock, client, "", 0, NULL), ==, LK_EINVAL);
 	check_int(lk_lock_acquire(NULL, -1, NULL, NULL), ==, LK_EINVAL);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_unknown_options_and_values(void **state)
@@ -540,11 +517,10 @@ static void test_use_after_close(void **state)
 
 static void test_close_how(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	expect(LK_EINVAL, lk_client_close(client, 3, &err));
 	expect(LK_EINVAL, lk_client_close(client, -1, &err));
 	expect(0, lk_client_ping(client, &err));
-	close_client(client);
 }
 
 static void free_in_order(const char *order, bool hold, bool close_first)

@@ -41,7 +41,7 @@ static void take_many(const char *prefix, size_t count)
 
 static void test_walk_finds_all_and_only_locks(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_scan *scan = NULL;
 	take_many("job-", 250);
 	take_many("other:", 30);
@@ -62,7 +62,6 @@ static void test_walk_finds_all_and_only_locks(void **state)
 	lk_scan_free(scan);
 	check_int(redis_info(&server, "commandstats", "cmdstat_keys:calls="), ==, 0);
 	redis_do(&server, "FLUSHALL");
-	close_client(client);
 }
 
 /* Only what has the whole form of a derived key is passed over. */
@@ -75,7 +74,7 @@ static void test_locks_that_are_named_like_keys_beside_them(void **state)
 		"{x}:rwlock_timeout:mine", "lockkeeper_{job}",
 		"{x}:y:rwlock_timeout:1",
 	};
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	size_t seen = 0;
@@ -99,12 +98,11 @@ static void test_locks_that_are_named_like_keys_beside_them(void **state)
 	check_int(seen, ==, COUNT(names) + 1);
 	lk_scan_free(scan);
 	redis_do(&server, "FLUSHALL");
-	close_client(client);
 }
 
 static void test_prefix_is_put_on_and_taken_off(void **state)
 {
-	lk_client *client = open_client_with("key_prefix=a*b:");
+	own_client *client = open_client_with("key_prefix=a*b:");
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	take_many("a*b:job-", 20);
@@ -117,13 +115,12 @@ static void test_prefix_is_put_on_and_taken_off(void **state)
 	check_int(info.holder_count, ==, 1);
 	lk_scan_free(scan);
 	redis_do(&server, "FLUSHALL");
-	close_client(client);
 }
 
 static void test_show_one(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "one");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "one");
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	char field[LK_FIELD_SIZE];
@@ -156,14 +153,12 @@ static void test_show_one(void **state)
 	expect(LK_EINVAL, lk_scan_show(scan, NULL, 3, &info, &err));
 	redis_do(&server, "DEL text");
 	lk_scan_free(scan);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_only_what_others_hold_is_freed(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "one");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "one");
 	lk_scan *scan = NULL;
 	expect(0, lk_scan_new(&scan, client, NULL, &err));
 	redis_do(&server, "SET lock:door YWJjZGVmZ2hpamtsbW5vcHFy");
@@ -181,8 +176,6 @@ static void test_only_what_others_hold_is_freed(void **state)
 	expect(0, lk_scan_force_release(scan, "one", 3, &err));
 	redis_do(&server, "FLUSHALL");
 	lk_scan_free(scan);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void wait_for_it(size_t index, void *argument)
@@ -193,8 +186,8 @@ static void wait_for_it(size_t index, void *argument)
 
 static void test_waiting_clients(void **state)
 {
-	lk_client *client = open_client(), *waiter = open_client();
-	lk_lock *lock = new_lock(waiter, "waited");
+	own_client *client = open_client(), *waiter = open_client();
+	own_lock *lock = new_lock(waiter, "waited");
 	struct threads threads;
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
@@ -206,9 +199,6 @@ static void test_waiting_clients(void **state)
 	stranger_releases("waited");
 	threads_join(&threads, 10000);
 	lk_scan_free(scan);
-	lk_lock_free(lock);
-	close_client(client);
-	close_client(waiter);
 }
 
 struct busy {
@@ -228,7 +218,7 @@ static void keep_busy(size_t index, void *argument)
 /* Its key is a string or none, and changes between two requests of a look. */
 static void test_a_busy_plain_lock_is_held_or_free(void **state)
 {
-	lk_client *client = open_client(), *other = open_client_with("term_ms=0");
+	own_client *client = open_client(), *other = open_client_with("term_ms=0");
 	struct busy busy = {.over = false};
 	struct threads threads;
 	lk_scan *scan = NULL;
@@ -249,14 +239,12 @@ static void test_a_busy_plain_lock_is_held_or_free(void **state)
 	threads_join(&threads, 10000);
 	lk_scan_free(scan);
 	lk_lock_free(busy.lock);
-	close_client(client);
-	close_client(other);
 }
 
 static void test_names_are_bytes(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = NULL;
+	own_client *client = open_client();
+	own_lock *lock = NULL;
 	lk_scan *scan = NULL;
 	lk_lock_info info = LK_LOCK_INFO_INIT;
 	static const char name[] = "a\0\xff{\n";
@@ -269,8 +257,6 @@ static void test_names_are_bytes(void **state)
 	check_int(info.holder_count, ==, 1);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_scan_free(scan);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 int main(void)

@@ -54,8 +54,8 @@ static void expect_nobodys(lk_lock *lock, lk_lock *rival)
 static void keep_briefly(enum kind kind)
 {
 	int64_t keep_ms = slow_ms(400);
-	lk_client *one = open_client();
-	lk_lock *lock = new_kind(kind, one), *rival = new_rival(kind, one);
+	own_client *one = open_client();
+	own_lock *lock = new_kind(kind, one), *rival = new_rival(kind, one);
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	int64_t began_ms = now_ms();
 	expect(0, release_kept(lock, keep_ms));
@@ -63,9 +63,6 @@ static void keep_briefly(enum kind kind)
 	expect(0, lk_lock_acquire(rival, slow_ms(20000), NULL, &err));
 	check_int(now_ms() - began_ms, >=, keep_ms - 1);
 	expect(0, lk_lock_release(rival, NULL, &err));
-	lk_lock_free(lock);
-	lk_lock_free(rival);
-	close_client(one);
 }
 
 /* Longer than the lease, whose renewal has ended. */
@@ -103,8 +100,8 @@ static void test_every_kind_is_kept(void **state)
 static void test_only_the_last_release_keeps(void **state)
 {
 	needs_a_thread();
-	lk_client *one = open_client();
-	lk_lock *lock = new_kind(KIND_REENTRANT, one);
+	own_client *one = open_client();
+	own_lock *lock = new_kind(KIND_REENTRANT, one);
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, release_kept(lock, LONG_MS));
@@ -112,8 +109,6 @@ static void test_only_the_last_release_keeps(void **state)
 	check(!kept_on(&server, "kind"));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(0, is_locked(lock, &err));
-	lk_lock_free(lock);
-	close_client(one);
 }
 
 static void wait_for_it(size_t index, void *argument)
@@ -127,7 +122,7 @@ static void wait_for_it(size_t index, void *argument)
 static void waiters_sleep(enum kind kind)
 {
 	int64_t keep_ms = slow_ms(1500);
-	lk_client *one = open_client(), *two = open_client();
+	own_client *one = open_client(), *two = open_client();
 	lk_lock *lock = new_kind(kind, one);
 	lk_lock *waiters[] = {new_rival(kind, one), new_rival(kind, two)};
 	struct threads threads;
@@ -150,8 +145,6 @@ static void waiters_sleep(enum kind kind)
 	lk_lock_free(lock);
 	for (size_t i = 0; i < COUNT(waiters); i++)
 		lk_lock_free(waiters[i]);
-	close_client(one);
-	close_client(two);
 }
 
 static void test_those_who_wait_sleep_until_then(void **state)
@@ -168,9 +161,9 @@ static void test_those_who_wait_sleep_until_then(void **state)
 static void test_one_of_several_readers(void **state)
 {
 	needs_a_thread();
-	lk_client *one = open_client(), *two = open_client();
-	lk_lock *first = new_kind(KIND_READ, one), *second = new_kind(KIND_READ, two);
-	lk_lock *writer = new_kind(KIND_WRITE, two);
+	own_client *one = open_client(), *two = open_client();
+	own_lock *first = new_kind(KIND_READ, one), *second = new_kind(KIND_READ, two);
+	own_lock *writer = new_kind(KIND_WRITE, two);
 	expect(0, lk_lock_acquire(first, -1, NULL, &err));
 	expect(0, lk_lock_acquire(second, -1, NULL, &err));
 	expect(0, release_kept(first, slow_ms(5000)));
@@ -182,18 +175,13 @@ static void test_one_of_several_readers(void **state)
 	check_int(redis_integer(&server, "PTTL kind"), <=, slow_ms(5000));
 	expect(0, lk_lock_acquire(writer, slow_ms(20000), NULL, &err));
 	expect(0, lk_lock_release(writer, NULL, &err));
-	lk_lock_free(first);
-	lk_lock_free(second);
-	lk_lock_free(writer);
-	close_client(one);
-	close_client(two);
 }
 
 static void test_what_is_refused(void **state)
 {
 	needs_a_thread();
-	lk_client *one = open_client();
-	lk_lock *lock = new_kind(KIND_REENTRANT, one);
+	own_client *one = open_client();
+	own_lock *lock = new_kind(KIND_REENTRANT, one);
 	lk_release_options both = keep(1000, NULL);
 	both.no_wait = 1;
 	expect(LK_ENOTOWNER, release_kept(lock, LONG_MS));
@@ -205,8 +193,6 @@ static void test_what_is_refused(void **state)
 	redis_do(&server, "DEL kind");
 	expect(LK_ELOST, release_kept(lock, LONG_MS));
 	check_int(redis_integer(&server, "EXISTS kind"), ==, 0);
-	lk_lock_free(lock);
-	close_client(one);
 }
 
 /* A server that does not answer: the caller hears that nobody knows. */

@@ -17,8 +17,8 @@ static int64_t count_of(lk_latch *latch)
 
 static void test_set_and_count_down(void **state)
 {
-	lk_client *client = open_client();
-	lk_latch *ready = new_latch(client, "ready");
+	own_client *client = open_client();
+	own_latch *ready = new_latch(client, "ready");
 	int64_t left = -1;
 	expect(0, lk_latch_await(ready, -1, NULL, &err));
 	expect(0, lk_latch_count_down(ready, 1, &left, &err));
@@ -42,13 +42,11 @@ static void test_set_and_count_down(void **state)
 	check_int(left, ==, LK_LATCH_COUNT_MAX - 1);
 	expect(1, lk_latch_delete(ready, &err));
 	expect(0, lk_latch_delete(ready, &err));
-	lk_latch_free(ready);
-	close_client(client);
 }
 
 static void test_bad_input(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_latch *latch = new_latch(client, "latch"), *none = NULL;
 	int64_t count = 77;
 	const int64_t wrong[] = {0, -1, INT64_MIN, LK_LATCH_COUNT_MAX + 1, INT64_MAX};
@@ -71,7 +69,6 @@ static void test_bad_input(void **state)
 	check_int(count, ==, 77);
 	redis_do(&server, "DEL latch");
 	lk_latch_free(latch);
-	close_client(client);
 }
 
 struct waiting {
@@ -88,9 +85,9 @@ static void await_body(size_t index, void *argument)
 
 static void test_one_look_serves_all(void **state)
 {
-	lk_client *client = open_client(), *other = open_client();
+	own_client *client = open_client(), *other = open_client();
 	struct waiting waiting = {.latch = new_latch(client, "gate")};
-	lk_latch *same = new_latch(other, "gate");
+	own_latch *same = new_latch(other, "gate");
 	struct threads threads;
 	expect(1, lk_latch_try_set(same, 2, &err));
 	threads_start(&threads, 50, await_body, &waiting);
@@ -107,14 +104,11 @@ static void test_one_look_serves_all(void **state)
 	check_int(waiting.through, ==, 50);
 	check_int(stats_of(client).wire_grants - before, ==, 1);
 	lk_latch_free(waiting.latch);
-	lk_latch_free(same);
-	close_client(client);
-	close_client(other);
 }
 
 static void test_removed_or_set_behind_our_back(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct waiting waiting = {.latch = new_latch(client, "gate")};
 	struct threads threads;
 	expect(1, lk_latch_try_set(waiting.latch, 2, &err));
@@ -129,7 +123,6 @@ static void test_removed_or_set_behind_our_back(void **state)
 	threads_join(&threads, 20000);
 	check_int(waiting.through, ==, 4);
 	lk_latch_free(waiting.latch);
-	close_client(client);
 }
 
 int main(void)

@@ -5,8 +5,8 @@
 
 static void test_acquire_and_release_on_the_wire(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "backup");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "backup");
 	char field[LK_FIELD_SIZE], seen[LK_FIELD_SIZE];
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check(redis_field(&server, "backup", 6, seen, sizeof(seen)));
@@ -20,14 +20,12 @@ static void test_acquire_and_release_on_the_wire(void **state)
 	check(ttl_ms > 20000 && ttl_ms <= 30000);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS backup"), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_each_grant_has_a_new_number(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "number");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "number");
 	char fields[3][LK_FIELD_SIZE];
 	for (size_t i = 0; i < COUNT(fields); i++) {
 		expect(0, lk_lock_acquire(lock, 0, NULL, &err));
@@ -35,8 +33,6 @@ static void test_each_grant_has_a_new_number(void **state)
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
 	check(strcmp(fields[0], fields[1]) != 0 && strcmp(fields[1], fields[2]) != 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void try_and_release(size_t index, void *argument)
@@ -53,22 +49,20 @@ static void try_and_release(size_t index, void *argument)
 
 static void test_another_thread_is_another_owner(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "threads");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "threads");
 	struct threads threads;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	threads_start(&threads, 3, try_and_release, lock);
 	threads_join(&threads, 10000);
 	expect(1, lk_lock_is_held(lock, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_reentry_counts(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "again");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "again");
 	expect(0, lk_lock_hold_count(lock, NULL, &err));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	lk_stats before = stats_of(client);
@@ -87,22 +81,18 @@ static void test_reentry_counts(void **state)
 	check_int(redis_integer(&server, "EXISTS again"), ==, 0);
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_last_release_frees_whatever_count_redis_shows(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "count");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "count");
 	char field[LK_FIELD_SIZE];
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
 	redis_do(&server, "HSET count %s 5", field);
 	expect(0, lk_lock_release(lock, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS count"), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void release_for_job(size_t index, void *argument)
@@ -114,8 +104,8 @@ static void release_for_job(size_t index, void *argument)
 
 static void test_named_owners_move_between_threads(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "named");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "named");
 	lk_acquire_options job = LK_ACQUIRE_OPTIONS_INIT, other = LK_ACQUIRE_OPTIONS_INIT;
 	struct threads threads;
 	char owner[] = "job";
@@ -138,8 +128,6 @@ static void test_named_owners_move_between_threads(void **state)
 	expect(0, lk_lock_acquire(lock, 0, &other, &err));
 	lk_release_options release = {.struct_size = sizeof(release), .owner = "other"};
 	expect(0, lk_lock_release(lock, &release, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 struct twice {
@@ -149,7 +137,7 @@ struct twice {
 
 static void test_two_handles_are_one_lock(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *first = new_lock(client, "handles"), *second = new_lock(client, "handles");
 	expect(0, lk_lock_acquire(first, -1, NULL, &err));
 	expect(0, lk_lock_acquire(second, -1, NULL, &err));
@@ -164,14 +152,13 @@ static void test_two_handles_are_one_lock(void **state)
 	expect(1, lk_lock_is_held(second, NULL, &err));
 	expect(0, lk_lock_release(second, NULL, &err));
 	lk_lock_free(second);
-	close_client(client);
 }
 
 static void test_force_release_is_a_loss(void **state)
 {
-	lk_client *holder = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_client *breaker = open_client();
-	lk_lock *lock = new_lock(holder, "forced"), *other = new_lock(breaker, "forced");
+	own_client *holder = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	own_client *breaker = open_client();
+	own_lock *lock = new_lock(holder, "forced"), *other = new_lock(breaker, "forced");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
 	char field[LK_FIELD_SIZE];
@@ -201,10 +188,6 @@ static void test_force_release_is_a_loss(void **state)
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	lk_lock_free(other);
-	close_client(holder);
-	close_client(breaker);
 }
 
 /* One that takes the lock and gives it up, all under one name. */
@@ -215,8 +198,8 @@ struct named {
 
 static void test_extend(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "extend");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "extend");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = 20000;
 	expect(LK_ENOTOWNER, lk_lock_extend(lock, 5000, NULL, &err));
@@ -230,8 +213,6 @@ static void test_extend(void **state)
 	expect(LK_ENOTOWNER, lk_lock_extend(lock, 90000, extend_by("nobody"), &err));
 	check_int(redis_integer(&server, "PTTL extend"), <=, 60000);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static const lk_acquire_options *adopt_of(const char *field, const char *owner)
@@ -245,8 +226,8 @@ static const lk_acquire_options *adopt_of(const char *field, const char *owner)
 
 static void test_a_hold_goes_on_in_another_client(void **state)
 {
-	lk_client *first = open_client(), *second = open_client();
-	lk_lock *ours = new_lock(first, "handed"), *theirs = new_lock(second, "handed");
+	own_client *first = open_client(), *second = open_client();
+	own_lock *ours = new_lock(first, "handed"), *theirs = new_lock(second, "handed");
 	lk_release_options abandon = LK_RELEASE_OPTIONS_INIT;
 	char field[LK_FIELD_SIZE], theirs_field[LK_FIELD_SIZE];
 	abandon.abandon = 1;
@@ -270,16 +251,12 @@ static void test_a_hold_goes_on_in_another_client(void **state)
 	expect(LK_ENOTOWNER, lk_lock_acquire(ours, 0, adopt_of(field, NULL), &err));
 	expect(0, lk_lock_release(theirs, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS handed"), ==, 0);
-	lk_lock_free(ours);
-	lk_lock_free(theirs);
-	close_client(first);
-	close_client(second);
 }
 
 static void test_exported_field_works_elsewhere(void **state)
 {
-	lk_client *first = open_client(), *second = open_client();
-	lk_lock *ours = new_lock(first, "export"), *theirs = new_lock(second, "export");
+	own_client *first = open_client(), *second = open_client();
+	own_lock *ours = new_lock(first, "export"), *theirs = new_lock(second, "export");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	const char *wrong = "00000000-0000-4000-8000-000000000000:1";
 	char field[LK_FIELD_SIZE] = "untouched";
@@ -304,16 +281,12 @@ static void test_exported_field_works_elsewhere(void **state)
 	expect(LK_ENOTOWNER, lk_lock_release(theirs, release_of(field), &err));
 	expect(LK_ENOTOWNER, lk_lock_extend(theirs, 1000, extend_of(field), &err));
 	expect(LK_ELOST, lk_lock_release(ours, NULL, &err));
-	lk_lock_free(ours);
-	lk_lock_free(theirs);
-	close_client(first);
-	close_client(second);
 }
 
 static void test_queries(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "query");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "query");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	int64_t ttl_ms = 77, deadline_ns = 77;
 	expect(0, is_locked(lock, &err));
@@ -340,14 +313,12 @@ static void test_queries(void **state)
 	check_int(deadline_ns, >, before_ns + INT64_C(10000) * 1000000);
 	check_int(remaining(lock, NULL) - (deadline_ns - now_ns()) / 1000000, <=, 5);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_lease_counts_from_before_the_request(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "before");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "before");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	int64_t deadline_ns = 0;
 	options.lease_ms = 10000;
@@ -360,15 +331,13 @@ static void test_lease_counts_from_before_the_request(void **state)
 		check_int(deadline_ns, >, latest_ns + INT64_C(9000000000));
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_key_prefix(void **state)
 {
-	lk_client *client = open_client_with("key_prefix=app:"), *bare = open_client();
-	lk_lock *lock = new_lock(client, "job"), *same = new_lock(bare, "app:job");
-	lk_lock *other = new_lock(bare, "job");
+	own_client *client = open_client_with("key_prefix=app:"), *bare = open_client();
+	own_lock *lock = new_lock(client, "job"), *same = new_lock(bare, "app:job");
+	own_lock *other = new_lock(bare, "job");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check_int(redis_integer(&server, "EXISTS app:job"), ==, 1);
 	check_int(redis_integer(&server, "EXISTS job"), ==, 0);
@@ -378,11 +347,6 @@ static void test_key_prefix(void **state)
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_lock_acquire(same, 0, NULL, &err));
 	expect(0, lk_lock_release(same, NULL, &err));
-	lk_lock_free(lock);
-	lk_lock_free(same);
-	lk_lock_free(other);
-	close_client(client);
-	close_client(bare);
 }
 
 static char long_name[LK_NAME_SIZE_MAX];
@@ -417,7 +381,7 @@ static const struct {
 
 static void test_names_are_any_bytes(void **state)
 {
-	lk_client *client = open_client(), *second = open_client();
+	own_client *client = open_client(), *second = open_client();
 	lk_lock *locks[COUNT(names)] = {0};
 	for (size_t i = 0; i < sizeof(all_bytes); i++)
 		all_bytes[i] = (char)i;
@@ -441,15 +405,13 @@ static void test_names_are_any_bytes(void **state)
 		lk_lock_free(theirs);
 		lk_lock_free(locks[i]);
 	}
-	close_client(client);
-	close_client(second);
 }
 
 /* The release must be heard on `channel`, as a bare subscriber sees it. */
 static void check_channel(const char *name, const char *channel)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, name);
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, name);
 	redisContext *context = redisConnectUnix(server.socket);
 	redisReply *reply = redisCommand(context, "SUBSCRIBE %s", channel);
 	check(reply && reply->type == REDIS_REPLY_ARRAY);
@@ -462,8 +424,6 @@ static void check_channel(const char *name, const char *channel)
 	check(!strcmp(reply->element[2]->str, "0"));
 	freeReplyObject(reply);
 	redisFree(context);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_channel_is_redissons(void **state)
@@ -476,8 +436,8 @@ static void test_channel_is_redissons(void **state)
 
 static void test_wrong_type_is_left_alone(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "text");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "text");
 	redis_do(&server, "SET text hello");
 	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, -1, NULL, &err));
@@ -487,8 +447,6 @@ static void test_wrong_type_is_left_alone(void **state)
 	redis_do(&server, "DEL text");
 	expect(0, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* The connection is cut and cannot be made anew: the hold is given up, and the answer says so. */
@@ -496,8 +454,8 @@ static void test_release_without_a_descriptor(void **state)
 {
 	struct rlimit before, none;
 	/* The release goes on trying for as long as the lease. */
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(1500));
-	lk_lock *lock = new_lock(client, "fds");
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(1500));
+	own_lock *lock = new_lock(client, "fds");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	check(getrlimit(RLIMIT_NOFILE, &before) == 0);
 	none = before;
@@ -510,8 +468,6 @@ static void test_release_without_a_descriptor(void **state)
 	expect(0, lk_lock_is_held(lock, NULL, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
 	wait_until(redis_integer(&server, "EXISTS fds") == 0, 10000);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 int main(void)

@@ -194,7 +194,7 @@ static void pairs_under_the_mutex(size_t index, void *argument)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "program-%zu", index % 2);
-	lk_lock *lock = new_lock(argument, name);
+	own_lock *lock = new_lock(argument, name);
 	for (int i = 0; i < 100; i++) {
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		pthread_mutex_lock(&program);
@@ -202,7 +202,6 @@ static void pairs_under_the_mutex(size_t index, void *argument)
 		pthread_mutex_unlock(&program);
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
-	lk_lock_free(lock);
 }
 
 static void test_a_callback_may_wait_for_a_mutex_of_the_program(void **state)

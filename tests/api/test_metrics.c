@@ -26,7 +26,7 @@ static void has(const char *line)
 
 static void test_a_new_client_shows_all_series(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	write_text(client, NULL, LK_STATS_PROMETHEUS);
 	has("# TYPE lockkeeper_acquires_total counter");
 	has("lockkeeper_acquires_total{result=\"granted\"} 0");
@@ -43,13 +43,12 @@ static void test_a_new_client_shows_all_series(void **state)
 	has("# UNIT lockkeeper_wait_seconds seconds");
 	has("# TYPE lockkeeper_build info");
 	check(!strcmp(text + strlen(text) - 6, "# EOF\n"));
-	close_client(client);
 }
 
 static void test_numbers_are_those_of_the_counters(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "pairs");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "pairs");
 	for (int i = 0; i < 3; i++) {
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_release(lock, NULL, &err));
@@ -67,14 +66,12 @@ static void test_numbers_are_those_of_the_counters(void **state)
 	has("lockkeeper_hold_seconds_count 3");
 	has("lockkeeper_held 0");
 	check(strstr(text, "lockkeeper_node_round_trip_seconds{node=\"") != NULL);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_who_waits_is_contended(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "contended");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "contended");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	check_int(stats_of(client).contended, ==, 0);
@@ -83,14 +80,12 @@ static void test_who_waits_is_contended(void **state)
 	expect(0, lk_lock_release(lock, NULL, &err));
 	lk_stats stats = stats_of(client);
 	check_int(stats.contended, ==, stats.busy > 0); /* or this process did not run meanwhile */
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_a_renewal_leaves_its_margin(void **state)
 {
-	lk_client *client = open_client_with("watchdog_ms=1500");
-	lk_lock *lock = new_lock(client, "renewed");
+	own_client *client = open_client_with("watchdog_ms=1500");
+	own_lock *lock = new_lock(client, "renewed");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	wait_until(stats_of(client).renewals >= 2, slow_ms(20000));
 	lk_stats stats = stats_of(client);
@@ -106,14 +101,12 @@ static void test_a_renewal_leaves_its_margin(void **state)
 	has("lockkeeper_lost_total{cause=\"broken\"} 1");
 	has("lockkeeper_lost_total{cause=\"expired\"} 0");
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_a_named_lease_ends(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "ends");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "ends");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = 200;
 	expect(0, lk_lock_acquire(lock, -1, &options, &err));
@@ -121,22 +114,19 @@ static void test_a_named_lease_ends(void **state)
 	check_int(stats_of(client).lost_by[LK_LOST_EXPIRED], ==, 1);
 	check_int(stats_of(client).at_risk, ==, 1);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_a_label_may_be_any_text(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	write_text(client, "a\"b\\c\nd\xff\xc3\xa9\xed\xa0\x80", LK_STATS_PROMETHEUS);
 	has("lockkeeper_held{client=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9"
 	    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"} 0");
-	close_client(client);
 }
 
 static void test_several_clients(void **state)
 {
-	lk_client *one = open_client(), *other = open_client();
+	own_client *one = open_client(), *other = open_client();
 	lk_stats_source sources[] = {{one, "one"}, {other, "other"}};
 	size_t length;
 	expect(0, lk_stats_write(sources, 2, 0, text, sizeof(text) - 1, &length, &err));
@@ -152,14 +142,12 @@ static void test_several_clients(void **state)
 	expect(LK_EINVAL, lk_stats_write(sources, 1, 2, text, sizeof(text), &length, &err));
 	expect(LK_EINVAL, lk_stats_write(sources, 1, 0, NULL, 1, &length, &err));
 	expect(LK_EINVAL, lk_stats_write(sources, 101, 0, text, sizeof(text), &length, &err));
-	close_client(one);
-	close_client(other);
 }
 
 /* Every size: nothing is written behind the end, and the size that is needed is told. */
 static void test_a_buffer_that_is_too_small(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_stats_source source = {client, NULL};
 	size_t needed = 0;
 	expect(LK_ELIMIT, lk_stats_write(&source, 1, 0, NULL, 0, &needed, &err));
@@ -176,7 +164,6 @@ static void test_a_buffer_that_is_too_small(void **state)
 	expect(0, lk_stats_write(&source, 1, 0, buffer, needed, &length, &err));
 	check_int(length, ==, needed);
 	free(buffer);
-	close_client(client);
 }
 
 static void declare(lk_client *client, const char *name, size_t size)
@@ -186,18 +173,17 @@ static void declare(lk_client *client, const char *name, size_t size)
 
 static void pair(lk_client *client, const char *name, size_t size)
 {
-	lk_lock *lock = NULL;
+	own_lock *lock = NULL;
 	expect(0, lk_lock_new(&lock, client, name, size, &err));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
 }
 
 static void test_declared_names_are_counted_apart(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	write_text(client, NULL, LK_STATS_PROMETHEUS);
 	check(!strstr(text, "lockkeeper_lock_"));
 	declare(client, "backup", LK_STRLEN);
@@ -210,7 +196,7 @@ static void test_declared_names_are_counted_apart(void **state)
 	pair(client, "order:1", LK_STRLEN);
 	pair(client, "order:2", LK_STRLEN);
 	pair(client, "orders", LK_STRLEN);
-	lk_lock *held = new_lock(client, "order:");
+	own_lock *held = new_lock(client, "order:");
 	expect(0, lk_lock_acquire(held, -1, NULL, &err));
 	expect(LK_EINVAL, lk_stats_declare(client, "late", LK_STRLEN, &err));
 	write_text(client, "c", LK_STATS_OPENMETRICS);
@@ -227,14 +213,12 @@ static void test_declared_names_are_counted_apart(void **state)
 	expect(0, lk_lock_release(held, NULL, &err));
 	write_text(client, NULL, LK_STATS_PROMETHEUS);
 	has("lockkeeper_lock_held{lock=\"order:*\"} 0");
-	lk_lock_free(held);
-	close_client(client);
 }
 
 /* A series that stands twice makes the whole text invalid. */
 static void test_names_with_one_label_are_one_series(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	declare(client, "\xff", 1);
 	declare(client, "\xfe", 1);
 	declare(client, "\0", 1);
@@ -251,12 +235,11 @@ static void test_names_with_one_label_are_one_series(void **state)
 	has("lockkeeper_lock_acquires_total{lock=\"a\\\"b\\\\c\\nd\",result=\"granted\"} 1");
 	const char *first = strstr(text, "lockkeeper_lock_held{lock=\"\xef\xbf\xbd\"}");
 	check(first && !strstr(first + 1, "lockkeeper_lock_held{lock=\"\xef\xbf\xbd\"}"));
-	close_client(client);
 }
 
 static void test_a_hundred_names_at_most(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	char name[16];
 	for (int i = 0; i < LK_STATS_NAMES_MAX; i++) {
 		snprintf(name, sizeof(name), "lock%d", i);
@@ -281,7 +264,6 @@ static void test_a_hundred_names_at_most(void **state)
 		lines += whole[i] == '\n';
 	check_int(lines, <, 10000);
 	free(whole);
-	close_client(client);
 }
 
 /* Half of the threads' counts are under way in each text. */
@@ -315,7 +297,7 @@ static uint64_t last_bucket(const char *start)
 /* A text is taken at no one moment, but each histogram of it is whole. */
 static void test_a_text_that_is_written_during_grants(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct threads threads;
 	uint64_t count = 0;
 	threads_start(&threads, 4, take_turns, client);
@@ -328,7 +310,6 @@ static void test_a_text_that_is_written_during_grants(void **state)
 	}
 	check_int(count, ==, 1200);
 	threads_join(&threads, 60000);
-	close_client(client);
 }
 
 /* Any thread may ask, also where the program drives the client. */

@@ -108,7 +108,7 @@ static void test_a_lost_part_is_reported(void **state)
 
 static void test_two_servers(void **state)
 {
-	lk_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
+	own_client *here = open_client(), *there = open_client_at(other_server.url_unix, "");
 	lk_lock *part[2] = {new_lock(here, "x"), new_lock(there, "x")};
 	lk_lock *all;
 	expect(0, lk_multi_lock_new(&all, part, 2, &err));
@@ -128,8 +128,6 @@ static void test_two_servers(void **state)
 	lk_lock_free(all);
 	lk_lock_free(part[0]);
 	lk_lock_free(part[1]);
-	close_client(here);
-	close_client(there);
 }
 
 /* Lets anyone connect, and says nothing. In the order of all it comes behind `server`. */

@@ -32,8 +32,8 @@ static int64_t server_ttl(lk_permit_semaphore *permits, const char *id)
 
 static void test_acquire_and_release(void **state)
 {
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client();
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit ids[4];
 	check_counts(pool, 0, 0);
 	expect(1, lk_permit_semaphore_try_set(pool, 4, &err));
@@ -59,14 +59,12 @@ static void test_acquire_and_release(void **state)
 	check_counts(pool, 4, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
 	expect(0, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_how_many_there_are(void **state)
 {
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client();
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit ids[2];
 	expect(0, lk_permit_semaphore_set(pool, 5, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, -1, NULL, &err));
@@ -80,8 +78,6 @@ static void test_how_many_there_are(void **state)
 	expect(LK_EINVAL, lk_permit_semaphore_add(pool, 1, &err));
 	check_counts(pool, LK_PERMITS_MAX, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_another_client_can_release_it(void **state)
@@ -111,8 +107,8 @@ static void test_another_client_can_release_it(void **state)
 
 static void test_renewed_while_held(void **state)
 {
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit ids[3];
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
@@ -124,14 +120,12 @@ static void test_renewed_while_held(void **state)
 	expect(0, lk_permit_semaphore_release(pool, ids, 3, &err));
 	check_counts(pool, 3, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_a_named_lease_ends(void **state)
 {
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client();
+	own_permits *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit id[1], next[1];
 	lk_event event = LK_EVENT_INIT;
@@ -153,14 +147,12 @@ static void test_a_named_lease_ends(void **state)
 	expect(0, lk_permit_semaphore_release(pool, next, 1, &err));
 	check_counts(pool, 1, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_a_new_lease_ends_the_renewal(void **state)
 {
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client();
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit id[1];
 	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
@@ -175,14 +167,12 @@ static void test_a_new_lease_ends_the_renewal(void **state)
 	check_counts(pool, 1, 0);
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_a_new_lease_finds_what_is_gone(void **state)
 {
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client();
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit id[1];
 	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
@@ -195,14 +185,12 @@ static void test_a_new_lease_finds_what_is_gone(void **state)
 	}
 	check_int(next_event(client, &event, 5000), ==, LK_EVENT_LOST);
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_lost_when_it_is_gone(void **state)
 {
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit id[1];
 	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
@@ -211,8 +199,6 @@ static void test_lost_when_it_is_gone(void **state)
 	check_int(next_event(client, &event, 10000), ==, LK_EVENT_LOST);
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, id, 1, &err));
 	check_int(redis_integer(&server, "EXISTS pool {pool}:timeout"), ==, 0);
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 /* Nobody asks for them again: the last thousand are remembered. */
@@ -286,8 +272,8 @@ static void test_an_end_with_no_loss_set_is_not_a_loss(void **state)
 /* Of several that are given back, those that were lost are given up, and it is said. */
 static void test_several_are_released_although_one_is_lost(void **state)
 {
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit ids[3];
 	lk_event event = LK_EVENT_INIT;
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
@@ -300,8 +286,6 @@ static void test_several_are_released_although_one_is_lost(void **state)
 		check_int(left_ms(pool, ids[i].id), ==, LK_ENOTOWNER);
 	expect(LK_ENOTOWNER, lk_permit_semaphore_release(pool, ids, 3, &err));
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 /* It was given back by another, and nobody has noticed yet. */
@@ -329,8 +313,8 @@ static void test_several_are_released_although_one_is_gone(void **state)
 /* One lease ends while the answer is on its way. */
 static void test_several_are_released_although_one_ends(void **state)
 {
-	lk_client *client = open_client_with("command_timeout_ms=%lld", 9000LL);
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client_with("command_timeout_ms=%lld", 9000LL);
+	own_permits *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit ids[3];
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
@@ -343,15 +327,13 @@ static void test_several_are_released_although_one_ends(void **state)
 		check_int(left_ms(pool, ids[i].id), ==, LK_ENOTOWNER);
 	check_counts(pool, 3, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 /* Ours that is lost is told apart from one that was never in use. */
 static void test_an_unknown_permit_keeps_all_although_one_is_gone(void **state)
 {
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client();
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit ids[4];
 	expect(1, lk_permit_semaphore_try_set(pool, 3, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 3, ids, -1, NULL, &err));
@@ -363,15 +345,13 @@ static void test_an_unknown_permit_keeps_all_although_one_is_gone(void **state)
 	expect(LK_ELOST, lk_permit_semaphore_release(pool, ids, 3, &err));
 	check_counts(pool, 2, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 /* Where one of them is not in use, nothing is done: the others are held, and renewed. */
 static void test_several_stay_when_one_is_unknown(void **state)
 {
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	own_permits *pool = new_permits(client, "pool");
 	lk_permit ids[3];
 	expect(1, lk_permit_semaphore_try_set(pool, 2, &err));
 	expect(0, lk_permit_semaphore_acquire(pool, 2, ids, -1, NULL, &err));
@@ -384,13 +364,11 @@ static void test_several_stay_when_one_is_unknown(void **state)
 	check_counts(pool, 0, 2);
 	expect(0, lk_permit_semaphore_release(pool, ids, 2, &err));
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_bad_input(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits(client, "pool"), *none = NULL;
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit ids[2];
@@ -428,14 +406,13 @@ static void test_bad_input(void **state)
 	expect(LK_EWRONGTYPE, lk_permit_semaphore_set(pool, 3, &err));
 	redis_do(&server, "DEL pool");
 	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 /* The one before has left a try behind that asked for another lease. */
 static void take_after_another(int64_t before_ms, int64_t lease_ms)
 {
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits(client, "pool");
+	own_client *client = open_client();
+	own_permits *pool = new_permits(client, "pool");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_permit id[1];
 	expect(1, lk_permit_semaphore_try_set(pool, 1, &err));
@@ -454,8 +431,6 @@ static void take_after_another(int64_t before_ms, int64_t lease_ms)
 	expect(0, lk_permit_semaphore_release(pool, id, 1, &err));
 	check_counts(pool, 1, 0);
 	expect(1, lk_permit_semaphore_delete(pool, &err));
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_each_has_the_lease_it_asked_for(void **state)
@@ -475,7 +450,7 @@ struct crowd {
 static void crowd_body(size_t index, void *argument)
 {
 	struct crowd *crowd = argument;
-	lk_permit_semaphore *pool = new_permits(crowd->clients[index % 2], "crowd");
+	own_permits *pool = new_permits(crowd->clients[index % 2], "crowd");
 	lk_permit ids[SLOTS];
 	for (int turn = 0; turn < TURNS; turn++) {
 		int64_t count = 1 + (int64_t)(index + (size_t)turn) % SLOTS;
@@ -488,7 +463,6 @@ static void crowd_body(size_t index, void *argument)
 		expect(0, lk_permit_semaphore_release(pool, ids, count, &err));
 	}
 	crowd->done++;
-	lk_permit_semaphore_free(pool);
 }
 
 static void test_never_more_out_than_there_are(void **state)
@@ -519,7 +493,7 @@ static lk_permit_semaphore *new_permits_of(lk_client *client, const char *name, 
 
 static void test_the_number_is_said_for_good(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_permit_semaphore *pool = new_permits_of(client, "pool", 3), *none = NULL;
 	lk_permit_semaphore_options options = LK_PERMIT_SEMAPHORE_OPTIONS_INIT;
 	lk_permit ids[3];
@@ -545,7 +519,6 @@ static void test_the_number_is_said_for_good(void **state)
 	expect(LK_EINVAL, lk_permit_semaphore_new(&none, client, "x", 1, &options, &err));
 	redis_do(&server, "DEL pool");
 	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 static void take_one(size_t index, void *argument)
@@ -559,8 +532,8 @@ static void take_one(size_t index, void *argument)
 static void test_a_waiter_sets_a_lost_number(void **state)
 {
 	struct threads threads;
-	lk_client *client = open_client();
-	lk_permit_semaphore *pool = new_permits_of(client, "lost", 2);
+	own_client *client = open_client();
+	own_permits *pool = new_permits_of(client, "lost", 2);
 	redis_do(&server, "SET lost 0");
 	threads_start(&threads, 2, take_one, pool);
 	wait_until(stats_of(client).waiting == 2 && stats_of(client).busy > 0, 5000);
@@ -568,8 +541,6 @@ static void test_a_waiter_sets_a_lost_number(void **state)
 	threads_join(&threads, 10000);
 	check_counts(pool, 2, 0);
 	redis_do(&server, "DEL lost");
-	lk_permit_semaphore_free(pool);
-	close_client(client);
 }
 
 int main(void)

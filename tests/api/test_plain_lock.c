@@ -19,8 +19,8 @@ static void check_holder(const char *name, const char *token)
 
 static void test_the_field_is_the_token(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_plain(client, "plain", 0);
+	own_client *client = open_client();
+	own_lock *lock = new_plain(client, "plain", 0);
 	char field[LK_FIELD_SIZE];
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
@@ -33,14 +33,12 @@ static void test_the_field_is_the_token(void **state)
 	expect(0, is_locked(lock, &err));
 	expect(0, is_held_by(lock, field, &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_options(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = NULL;
+	own_client *client = open_client();
+	own_lock *lock = NULL;
 	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
 	const int64_t wrong[] = {-1, LK_POLL_MAX_MS + 1, INT64_MIN, INT64_MAX};
 	for (size_t i = 0; i < COUNT(wrong); i++) {
@@ -57,14 +55,12 @@ static void test_options(void **state)
 	expect(LK_EINVAL, lk_plain_lock_new(&lock, client, "x", 1, &options, &err));
 	check(lock == NULL);
 	expect(0, lk_plain_lock_new(&lock, client, "x", 1, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_reentry_costs_nothing(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_plain(client, "again", 0);
+	own_client *client = open_client();
+	own_lock *lock = new_plain(client, "again", 0);
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	uint64_t commands = stats_of(client).commands;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -74,8 +70,6 @@ static void test_reentry_costs_nothing(void **state)
 	check_int(stats_of(client).commands, ==, commands);
 	check_int(lk_lock_hold_count(lock, NULL, &err), ==, 1);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 struct crowd {
@@ -98,7 +92,7 @@ static void take_turns(size_t index, void *argument)
 
 static void test_threads_hand_it_on_in_memory(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct crowd crowd = {.lock = new_plain(client, "crowd", 0)};
 	struct threads threads;
 	threads_start(&threads, 8, take_turns, &crowd);
@@ -106,7 +100,6 @@ static void test_threads_hand_it_on_in_memory(void **state)
 	check_int(crowd.turns, ==, 400);
 	check_int(stats_of(client).handovers, >, 0);
 	lk_lock_free(crowd.lock);
-	close_client(client);
 }
 
 static void acquire_then_release(size_t index, void *argument)
@@ -118,8 +111,8 @@ static void acquire_then_release(size_t index, void *argument)
 /* A stranger says nothing: only looking again finds that it has gone. */
 static void test_poll_ms(void **state)
 {
-	lk_client *often = open_client(), *seldom = open_client();
-	lk_lock *quick = new_plain(often, "poll", 5), *slow = new_plain(seldom, "poll", 60000);
+	own_client *often = open_client(), *seldom = open_client();
+	own_lock *quick = new_plain(often, "poll", 5), *slow = new_plain(seldom, "poll", 60000);
 	struct threads quick_one, slow_one;
 	redis_do(&server, "SET poll stranger PX 600000");
 	threads_start(&quick_one, 1, acquire_then_release, quick);
@@ -129,16 +122,12 @@ static void test_poll_ms(void **state)
 	redis_do(&server, "DEL poll");
 	threads_join(&quick_one, 20000);
 	threads_join(&slow_one, 20000); /* by the message of the quick one */
-	lk_lock_free(quick);
-	lk_lock_free(slow);
-	close_client(often);
-	close_client(seldom);
 }
 
 static void test_a_stranger_without_ttl(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_plain(client, "ever", 20);
+	own_client *client = open_client();
+	own_lock *lock = new_plain(client, "ever", 20);
 	int64_t ttl_ms = 0;
 	redis_do(&server, "SET ever stranger");
 	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
@@ -150,14 +139,12 @@ static void test_a_stranger_without_ttl(void **state)
 	expect(0, lk_lock_force_release(lock, &err));
 	redis_do(&server, "SET ever stranger");
 	expect(1, lk_lock_force_release(lock, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_other_types_are_refused(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *plain = new_plain(client, "type", 0), *lock = new_lock(client, "type");
+	own_client *client = open_client();
+	own_lock *plain = new_plain(client, "type", 0), *lock = new_lock(client, "type");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_lock_acquire(plain, 0, NULL, &err));
 	check(strstr(err.message, "reentrant lock") && strstr(err.message, "plain lock"));
@@ -166,15 +153,12 @@ static void test_other_types_are_refused(void **state)
 	expect(0, lk_lock_acquire(plain, -1, NULL, &err));
 	expect(LK_EWRONGTYPE, lk_lock_acquire(lock, 0, NULL, &err));
 	expect(0, lk_lock_release(plain, NULL, &err));
-	lk_lock_free(plain);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_lost_when_somebody_takes_it_away(void **state)
 {
-	lk_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
-	lk_lock *lock = new_plain(client, "taken", 0);
+	own_client *client = open_client_with("watchdog_ms=%lld", slow_ms(600));
+	own_lock *lock = new_plain(client, "taken", 0);
 	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	redis_do(&server, "SET taken thief PX 600000");
@@ -182,8 +166,6 @@ static void test_lost_when_somebody_takes_it_away(void **state)
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	check_holder("taken", "thief");
 	redis_do(&server, "DEL taken");
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* Each call is the first of a new client: it has to find out how to put it. */
@@ -247,9 +229,9 @@ static void take_in_time(size_t index, void *argument)
 /* Their message, and that of ours in another client: neither waiter would look again before. */
 static void test_woken_by_the_messages_of_another_library(void **state)
 {
-	lk_client *client = open_client(), *other = open_client();
-	lk_lock *waits = new_notifying(client, "told", "redis-lock-py");
-	lk_lock *holds = new_notifying(other, "told", "redis-lock-py");
+	own_client *client = open_client(), *other = open_client();
+	own_lock *waits = new_notifying(client, "told", "redis-lock-py");
+	own_lock *holds = new_notifying(other, "told", "redis-lock-py");
 	struct threads threads;
 	redis_do(&server, "SET told stranger PX %d", (int)slow_ms(60000));
 	threads_start(&threads, 1, take_in_time, waits);
@@ -262,18 +244,14 @@ static void test_woken_by_the_messages_of_another_library(void **state)
 	wait_until(redis_integer(&server, "PUBLISH rlock-channel:told busy") == 1, 5000);
 	expect(0, lk_lock_release(holds, NULL, &err));
 	threads_join(&threads, 20000);
-	lk_lock_free(waits);
-	lk_lock_free(holds);
-	close_client(client);
-	close_client(other);
 }
 
 /* Waiters of ours that have no such option are told as before. */
 static void test_ours_are_told_too(void **state)
 {
-	lk_client *client = open_client(), *other = open_client();
-	lk_lock *waits = new_plain(client, "lock:both", LK_POLL_MAX_MS);
-	lk_lock *holds = new_notifying(other, "lock:both", "python-redis-lock");
+	own_client *client = open_client(), *other = open_client();
+	own_lock *waits = new_plain(client, "lock:both", LK_POLL_MAX_MS);
+	own_lock *holds = new_notifying(other, "lock:both", "python-redis-lock");
 	struct threads threads;
 	expect(0, lk_lock_acquire(holds, -1, NULL, &err));
 	threads_start(&threads, 1, take_in_time, waits);
@@ -282,18 +260,14 @@ static void test_ours_are_told_too(void **state)
 	expect(0, lk_lock_release(holds, NULL, &err));
 	threads_join(&threads, 20000);
 	redis_do(&server, "DEL lock-signal:both");
-	lk_lock_free(waits);
-	lk_lock_free(holds);
-	close_client(client);
-	close_client(other);
 }
 
 static void test_notify_is_one_for_all_handles(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *first = new_plain(client, "one", 0), *lock = NULL;
-	lk_lock *second = new_notifying(client, "one", "publish a b");
-	lk_lock *third = new_notifying(client, "one", "publish a b");
+	own_lock *second = new_notifying(client, "one", "publish a b");
+	own_lock *third = new_notifying(client, "one", "publish a b");
 	lk_plain_lock_options options = LK_PLAIN_LOCK_OPTIONS_INIT;
 	static const char *const bad[] = {"publish a c", "walrus", "", "publish a", "push a b c"};
 	for (size_t i = 0; i < COUNT(bad); i++) {
@@ -302,9 +276,6 @@ static void test_notify_is_one_for_all_handles(void **state)
 		check(!lock);
 	}
 	lk_lock_free(first);
-	lk_lock_free(second);
-	lk_lock_free(third);
-	close_client(client);
 }
 
 int main(void)

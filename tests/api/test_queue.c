@@ -164,7 +164,7 @@ static void start_and_take(size_t index, void *argument)
 	struct crowd *crowd = argument;
 	char owner[32];
 	lk_completion got = LK_COMPLETION_INIT;
-	lk_lock *lock = new_lock(client, "crowd");
+	own_lock *lock = new_lock(client, "crowd");
 	for (int i = 0; i < ROUNDS; i++) {
 		int tag = (int)index * ROUNDS + i;
 		snprintf(owner, sizeof(owner), "task-%d", tag);
@@ -173,7 +173,6 @@ static void start_and_take(size_t index, void *argument)
 		if (lk_queue_take(queue, &got, 1, slow_ms(10), &err) == 1)
 			give_back(crowd, lock, &got);
 	}
-	lk_lock_free(lock);
 }
 
 static void test_queues_are_shared_by_threads(void **state)

@@ -316,23 +316,21 @@ static void test_leaders_hand_over(void **state)
 static void test_a_holder_is_asked(void **state)
 {
 	needs_a_thread();
-	lk_client *first = open_client();
-	lk_lock *lock = new_lock(first, "own");
+	own_client *first = open_client();
+	own_lock *lock = new_lock(first, "own");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.hears_asks = 1;
 	expect(0, lk_lock_acquire(lock, 0, &options, &err));
 	expect(LK_EHELD, lk_client_drain(first, 0, NULL, &err));
 	is_told(first, LK_EVENT_ASKED);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(first);
 }
 
 /* Of a multi lock that is held all parts are re-entered; of another none is taken. */
 static void test_a_multi_lock(void **state)
 {
 	needs_a_thread();
-	lk_client *first = open_client();
+	own_client *first = open_client();
 	lk_lock *part[3] = {new_lock(first, "a"), new_lock(first, "b"), new_lock(first, "c")};
 	lk_lock *held = NULL, *more = NULL;
 	expect(0, lk_multi_lock_new(&held, part, 2, &err));
@@ -351,7 +349,6 @@ static void test_a_multi_lock(void **state)
 	lk_lock_free(more);
 	for (int i = 0; i < 3; i++)
 		lk_lock_free(part[i]);
-	close_client(first);
 }
 
 static void test_arguments(void **state)

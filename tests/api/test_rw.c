@@ -295,7 +295,7 @@ static void test_a_writer_may_read_past_preferred_writers(void **state)
 
 static void test_bad_input(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *lock = NULL;
 	lk_read_write_options options = LK_READ_WRITE_OPTIONS_INIT;
 	expect(LK_EINVAL, lk_read_lock_new(NULL, client, "n", 1, NULL, &err));
@@ -307,7 +307,6 @@ static void test_bad_input(void **state)
 	options.struct_size = 1;
 	expect(LK_EINVAL, lk_write_lock_new(&lock, client, "n", 1, &options, &err));
 	check(lock == NULL);
-	close_client(client);
 }
 
 int main(void)

@@ -20,8 +20,8 @@ static int64_t available(lk_semaphore *semaphore)
 
 static void test_acquire_and_release(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore(client, "pool");
+	own_client *client = open_client();
+	own_semaphore *pool = new_semaphore(client, "pool");
 	check_int(available(pool), ==, 0);
 	expect(1, lk_semaphore_try_set(pool, 3, 0, &err));
 	expect(0, lk_semaphore_try_set(pool, 5, 0, &err));
@@ -50,14 +50,12 @@ static void test_acquire_and_release(void **state)
 	expect(1, lk_semaphore_release(pool, 1, if_exists, &err));
 	check_int(available(pool), ==, 2);
 	expect(1, lk_semaphore_delete(pool, &err));
-	lk_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_time_to_live_is_kept(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore(client, "brief");
+	own_client *client = open_client();
+	own_semaphore *pool = new_semaphore(client, "brief");
 	int64_t drained;
 	expect(1, lk_semaphore_try_set(pool, 4, 60000, &err));
 	expect(0, lk_semaphore_acquire(pool, 1, -1, NULL, &err));
@@ -68,8 +66,6 @@ static void test_time_to_live_is_kept(void **state)
 	expect(0, lk_semaphore_release(pool, 1, NULL, &err));
 	check_int(redis_integer(&server, "PTTL brief"), >, 30000);
 	expect(1, lk_semaphore_delete(pool, &err));
-	lk_semaphore_free(pool);
-	close_client(client);
 }
 
 static void check_one_record(void)
@@ -82,8 +78,8 @@ static void check_one_record(void)
 /* Each change deletes the record of the one before it, also if it does nothing, or is refused. */
 static void test_one_record_is_left(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore(client, "pool");
+	own_client *client = open_client();
+	own_semaphore *pool = new_semaphore(client, "pool");
 	int64_t drained;
 	for (int i = 0; i < 2; i++) {
 		expect(i == 0, lk_semaphore_try_set(pool, LK_PERMITS_MAX, 0, &err));
@@ -99,13 +95,11 @@ static void test_one_record_is_left(void **state)
 		expect(0, lk_semaphore_release(pool, 1, if_exists, &err));
 		check_one_record();
 	}
-	lk_semaphore_free(pool);
-	close_client(client);
 }
 
 static void test_bad_input(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_semaphore *pool = new_semaphore(client, "pool"), *none = NULL;
 	int64_t drained = 77;
 	const int64_t wrong[] = {0, -1, INT64_MIN, LK_PERMITS_MAX + 1, INT64_MAX};
@@ -152,7 +146,6 @@ static void test_bad_input(void **state)
 	check_int(drained, ==, 77);
 	redis_do(&server, "DEL pool");
 	lk_semaphore_free(pool);
-	close_client(client);
 }
 
 struct waiting {
@@ -171,7 +164,7 @@ static void wait_body(size_t index, void *argument)
 
 static void test_waiters_of_one_client_each_get_theirs(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct waiting waiting = {.pool = new_semaphore(client, "many"), .permits = 1};
 	struct threads threads;
 	threads_start(&threads, 8, wait_body, &waiting);
@@ -185,7 +178,6 @@ static void test_waiters_of_one_client_each_get_theirs(void **state)
 	check_int(available(waiting.pool), ==, 0);
 	redis_do(&server, "DEL many");
 	lk_semaphore_free(waiting.pool);
-	close_client(client);
 }
 
 /* What a forked child may do with the parent's handles: be told so, and free them. */
@@ -208,10 +200,10 @@ static int child_calls(lk_semaphore *pool, lk_permit_semaphore *slots, lk_latch 
 
 static void test_forked(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore(client, "pool");
-	lk_permit_semaphore *slots = NULL;
-	lk_latch *gate = NULL;
+	own_client *client = open_client();
+	own_semaphore *pool = new_semaphore(client, "pool");
+	own_permits *slots = NULL;
+	own_latch *gate = NULL;
 	lk_permit permit;
 	int status = -1;
 	expect(0, lk_permit_semaphore_new(&slots, client, "slots", 5, NULL, &err));
@@ -225,10 +217,6 @@ static void test_forked(void **state)
 	check_int(status, ==, 0);
 	expect(0, lk_permit_semaphore_release(slots, &permit, 1, &err));
 	expect(1, lk_permit_semaphore_delete(slots, &err));
-	lk_semaphore_free(pool);
-	lk_permit_semaphore_free(slots);
-	lk_latch_free(gate);
-	close_client(client);
 }
 
 struct crowd {
@@ -248,8 +236,8 @@ static lk_semaphore *new_semaphore_of(lk_client *client, const char *name, int64
 /* Wherever there is no count, the first call that needs one sets it. */
 static void test_the_number_is_said_for_good(void **state)
 {
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore_of(client, "pool", 3);
+	own_client *client = open_client();
+	own_semaphore *pool = new_semaphore_of(client, "pool", 3);
 	lk_semaphore *none = NULL;
 	lk_semaphore_options options = LK_SEMAPHORE_OPTIONS_INIT;
 	check_int(available(pool), ==, 0); /* a question sets nothing */
@@ -269,16 +257,13 @@ static void test_the_number_is_said_for_good(void **state)
 	redis_do(&server, "SET pool 0"); /* there is one: it stays */
 	expect(LK_EBUSY, lk_semaphore_acquire(pool, 1, 0, NULL, &err));
 	redis_do(&server, "HSET other x 1");
-	lk_semaphore *other = new_semaphore_of(client, "other", 3);
+	own_semaphore *other = new_semaphore_of(client, "other", 3);
 	expect(LK_EWRONGTYPE, lk_semaphore_acquire(other, 1, 0, NULL, &err));
 	options.permits = -1;
 	expect(LK_EINVAL, lk_semaphore_new(&none, client, "x", 1, &options, &err));
 	options.permits = LK_PERMITS_MAX + 1;
 	expect(LK_EINVAL, lk_semaphore_new(&none, client, "x", 1, &options, &err));
 	redis_do(&server, "DEL pool other");
-	lk_semaphore_free(other);
-	lk_semaphore_free(pool);
-	close_client(client);
 }
 
 static void take_one(size_t index, void *argument)
@@ -290,8 +275,8 @@ static void take_one(size_t index, void *argument)
 static void test_a_waiter_sets_a_lost_number(void **state)
 {
 	struct threads threads;
-	lk_client *client = open_client();
-	lk_semaphore *pool = new_semaphore_of(client, "lost", 2);
+	own_client *client = open_client();
+	own_semaphore *pool = new_semaphore_of(client, "lost", 2);
 	redis_do(&server, "SET lost 0");
 	threads_start(&threads, 2, take_one, pool);
 	wait_until(stats_of(client).waiting == 2 && stats_of(client).busy > 0, 5000);
@@ -299,8 +284,6 @@ static void test_a_waiter_sets_a_lost_number(void **state)
 	threads_join(&threads, 10000);
 	check_int(redis_integer(&server, "GET lost"), ==, 0);
 	redis_do(&server, "DEL lost");
-	lk_semaphore_free(pool);
-	close_client(client);
 }
 
 int main(void)

@@ -26,8 +26,8 @@ static long long calls(const char *command)
 
 static void test_on_the_wire(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_spin(client, NULL);
+	own_client *client = open_client();
+	own_lock *lock = new_spin(client, NULL);
 	char field[LK_FIELD_SIZE], seen[LK_FIELD_SIZE];
 	redis_do(&server, "CONFIG RESETSTAT");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -44,8 +44,6 @@ static void test_on_the_wire(void **state)
 	check_int(calls("evalsha"), ==, 1);
 	check_int(calls("hdel"), ==, 1);
 	check_int(calls("publish") + calls("subscribe"), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* How often a waiter asks within `wait_ms`. On a busy machine the last answer may come too late. */
@@ -65,7 +63,7 @@ static long long tries_of(lk_client *client, const lk_spin_lock_options *options
 
 static void test_the_pauses_are_as_they_are_set(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_spin_lock_options steady = pauses(100, 100, 1), slow = pauses(200, 3600000, 16);
 	stranger_takes("spin", 600000);
 	/* Each pause is between a half and the whole: at most 1 + 1200 / 50 tries, and a wake. */
@@ -78,7 +76,6 @@ static void test_the_pauses_are_as_they_are_set(void **state)
 	tries = tries_of(client, NULL, 1200);
 	check(tries >= 4 && tries <= 8 + 1200 / 64 + 2);
 	redis_do(&server, "DEL spin");
-	close_client(client);
 }
 
 static void cancel_it(size_t index, void *argument)
@@ -89,9 +86,9 @@ static void cancel_it(size_t index, void *argument)
 
 static void test_a_pause_can_be_cancelled(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_spin_lock_options hour = pauses(3600000, 0, 0);
-	lk_lock *lock = new_spin(client, &hour);
+	own_lock *lock = new_spin(client, &hour);
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	struct threads threads;
 	expect(0, lk_cancel_new(&options.cancel, &err));
@@ -103,14 +100,12 @@ static void test_a_pause_can_be_cancelled(void **state)
 	expect(LK_EBUSY, lk_lock_acquire(lock, 0, NULL, &err));
 	redis_do(&server, "DEL spin");
 	lk_cancel_free(options.cancel);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_by_wire_field(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_spin(client, NULL);
+	own_client *client = open_client();
+	own_lock *lock = new_spin(client, NULL);
 	char field[LK_FIELD_SIZE];
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_export(lock, NULL, field, sizeof(field), &err));
@@ -118,8 +113,6 @@ static void test_by_wire_field(void **state)
 	expect(0, lk_lock_release(lock, release_of(field), &err));
 	expect(LK_ENOTOWNER, lk_lock_release(lock, release_of(field), &err));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* ---- with the other kinds that have this hash ---- */
@@ -150,7 +143,7 @@ static lk_lock *kind_of(size_t index, lk_client *client)
 static void mixed_member(size_t index, void *argument)
 {
 	struct mixed *mixed = argument;
-	lk_lock *lock = kind_of(index, mixed->clients[index % 2]);
+	own_lock *lock = kind_of(index, mixed->clients[index % 2]);
 	int64_t end_ms = now_ms() + slow_ms(40000);
 	for (int rounds = 0; rounds < ROUNDS && now_ms() < end_ms;) {
 		int code = lk_lock_acquire(lock, 0, NULL, &err);
@@ -164,7 +157,6 @@ static void mixed_member(size_t index, void *argument)
 		sleep_ms(1);
 	}
 	check_int(now_ms(), <, end_ms);
-	lk_lock_free(lock);
 }
 
 static void test_kinds_of_one_name_exclude_each_other(void **state)
@@ -181,14 +173,13 @@ static void test_kinds_of_one_name_exclude_each_other(void **state)
 static void crowd_member(size_t index, void *argument)
 {
 	struct mixed *crowd = argument;
-	lk_lock *lock = new_spin(crowd->clients[index % 2], NULL);
+	own_lock *lock = new_spin(crowd->clients[index % 2], NULL);
 	for (int i = 0; i < ROUNDS; i++) {
 		expect(0, lk_lock_acquire(lock, slow_ms(60000), NULL, &err));
 		check_int(atomic_fetch_add(&crowd->inside, 1), ==, 0);
 		atomic_fetch_sub(&crowd->inside, 1);
 		expect(0, lk_lock_release(lock, NULL, &err));
 	}
-	lk_lock_free(lock);
 }
 
 static void test_threads_of_two_clients_exclude_each_other(void **state)
@@ -203,7 +194,7 @@ static void test_threads_of_two_clients_exclude_each_other(void **state)
 
 static void test_bad_options(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	const lk_spin_lock_options bad[] = {
 		pauses(-1, 0, 0),
 		pauses(0, -1, 0),
@@ -221,7 +212,6 @@ static void test_bad_options(void **state)
 	expect(LK_EINVAL, lk_spin_lock_new(NULL, client, "spin", 4, NULL, &err));
 	expect(LK_EINVAL, lk_spin_lock_new(&lock, client, "", 0, NULL, &err));
 	check(lock == NULL);
-	close_client(client);
 }
 
 int main(void)

@@ -20,16 +20,15 @@ static size_t bucket_of(uint64_t us)
 
 static void test_a_new_client_has_done_nothing(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_stats stats = stats_of(client), zero = {.struct_size = sizeof(zero)};
 	check(!memcmp(&stats, &zero, sizeof(stats)));
-	close_client(client);
 }
 
 static void test_of_pairs_and_reentries(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "pairs");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "pairs");
 	for (int i = 0; i < 10; i++) {
 		expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 		expect(0, lk_lock_acquire(lock, 0, NULL, &err));
@@ -52,14 +51,12 @@ static void test_of_pairs_and_reentries(void **state)
 	check_int(stats.hold_us.count, ==, 10);
 	check_int(sum(&stats.wait_us), ==, 10);
 	check_int(sum(&stats.hold_us), ==, 10);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_commands_are_counted_as_the_server_does(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "commands");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "commands");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* loads the scripts, connects */
 	expect(0, lk_lock_release(lock, NULL, &err));
 	uint64_t before = stats_of(client).commands;
@@ -70,14 +67,12 @@ static void test_commands_are_counted_as_the_server_does(void **state)
 	}
 	check_int(stats_of(client).commands - before, ==, 100);
 	check_int(redis_info(&server, "commandstats", "cmdstat_evalsha:calls=") - calls, ==, 100);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_of_failures(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "busy"), *text = new_lock(client, "text");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "busy"), *text = new_lock(client, "text");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	stranger_takes("busy", slow_ms(60000));
 	redis_do(&server, "SET text x");
@@ -98,15 +93,12 @@ static void test_of_failures(void **state)
 	stranger_releases("busy");
 	redis_do(&server, "DEL text");
 	lk_cancel_free(options.cancel);
-	lk_lock_free(lock);
-	lk_lock_free(text);
-	close_client(client);
 }
 
 static void test_histograms(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "histogram");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "histogram");
 	int64_t taken_ns = now_ns();
 	stranger_takes("histogram", 200);
 	int64_t start_ns = now_ns();
@@ -125,8 +117,6 @@ static void test_histograms(void **state)
 	check_int(stats.hold_us.sum_us, >=, 50000);
 	check_int(stats.hold_us.sum_us, <=, all_us);
 	check_int(stats.hold_us.bucket[bucket_of(stats.hold_us.sum_us)], ==, 1);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void take_turns(size_t index, void *argument)
@@ -140,8 +130,8 @@ static void take_turns(size_t index, void *argument)
 
 static void test_of_handovers(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "line");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "line");
 	struct threads threads;
 	threads_start(&threads, 8, take_turns, lock);
 	threads_join(&threads, 60000);
@@ -153,27 +143,24 @@ static void test_of_handovers(void **state)
 	check_int(stats.hold_us.count, ==, 2000);
 	check_int(sum(&stats.wait_us), ==, 2000);
 	check_int(stats.held + stats.waiting, ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_reconnects(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	expect(0, lk_client_ping(client, &err));
 	uint64_t before = stats_of(client).connects;
 	redis_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
 	expect(0, lk_client_ping(client, &err));
 	check_int(stats_of(client).connects, >, before);
 	check_int(stats_of(client).disconnects, >=, 1);
-	close_client(client);
 }
 
 /* A program built with an earlier, shorter struct gets just that much. */
 static void test_of_a_shorter_struct(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "short");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "short");
 	lk_stats stats;
 	memset(&stats, 0x5a, sizeof(stats));
 	stats.struct_size = offsetof(lk_stats, handovers);
@@ -183,8 +170,6 @@ static void test_of_a_shorter_struct(void **state)
 	check_int(stats.struct_size, ==, offsetof(lk_stats, handovers));
 	check_int(stats.acquires, ==, 1);
 	check_int(stats.handovers, ==, 0x5a5a5a5a5a5a5a5a);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 int main(void)

@@ -161,22 +161,20 @@ static void once(size_t index, void *argument)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "once-%zu", index);
-	lk_lock *lock = new_lock(argument, name);
+	own_lock *lock = new_lock(argument, name);
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
 }
 
 static void test_threads_come_and_go(void **state)
 {
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	struct threads threads;
 	for (int round = 0; round < 30; round++) {
 		threads_start(&threads, 16, once, client);
 		threads_join(&threads, 30000);
 	}
 	check_int(stats_of(client).acquires, ==, 480);
-	close_client(client);
 }
 
 /* Whether each of them that is not this one blocks the signals that a program may handle. */
@@ -209,14 +207,12 @@ static bool other_threads_block_signals(unsigned *others_out)
 static void test_threads_of_the_library_block_signals(void **state)
 {
 	unsigned others;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "signals");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "signals");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err)); /* a renewal needs the loop */
 	check(other_threads_block_signals(&others));
 	check_int(others, >, 0);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 int main(void)

@@ -43,24 +43,22 @@ static void cancel_and_join(struct caller *caller, struct threads *threads)
 
 static void test_nobody_waits(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "job");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "job");
 	lk_wait_info info = {.struct_size = sizeof(info)};
 	expect(0, lk_lock_wait_info(lock, &info, &err));
 	expect(LK_EINVAL, lk_lock_wait_info(NULL, &info, &err));
 	expect(LK_EINVAL, lk_lock_wait_info(lock, NULL, &err));
 	info.struct_size = 1;
 	expect(LK_EINVAL, lk_lock_wait_info(lock, &info, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_another_owner_holds_it(void **state)
 {
 	struct caller first, second;
 	struct threads one, two;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "job");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "job");
 	stranger_takes("job", slow_ms(60000));
 	begin(&first, &one, lock, -1);
 	wait_until(told(lock).code == LK_EBUSY, 5000);
@@ -76,40 +74,34 @@ static void test_another_owner_holds_it(void **state)
 	expect(0,
 	       lk_lock_wait_info(lock, &(lk_wait_info){.struct_size = sizeof(lk_wait_info)}, &err));
 	stranger_releases("job");
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_another_thread_holds_it(void **state)
 {
 	struct caller caller;
 	struct threads thread;
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "job");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "job");
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	begin(&caller, &thread, lock, -1);
 	wait_until(told(lock).code == LK_EBUSY, 5000);
 	check(strstr(told(lock).reason, "another caller of this client"));
 	cancel_and_join(&caller, &thread);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_where_each_owner_waits_for_itself(void **state)
 {
 	struct caller caller;
 	struct threads thread;
-	lk_client *client = open_client();
-	lk_lock *lock = NULL;
+	own_client *client = open_client();
+	own_lock *lock = NULL;
 	expect(0, lk_fair_lock_new(&lock, client, "job", 3, &err));
 	stranger_takes("job", slow_ms(60000));
 	begin(&caller, &thread, lock, -1);
 	wait_until(told(lock).callers == 1 && told(lock).code == LK_EBUSY, 5000);
 	cancel_and_join(&caller, &thread);
 	stranger_releases("job");
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_the_server_is_gone(void **state)

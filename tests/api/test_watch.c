@@ -43,9 +43,9 @@ static void lock_takes(lk_lock *lock)
 static void test_a_lock_is_acquired_and_released(void **state)
 {
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
-	lk_client *client = open_client(), *holder = open_client_with("client_record=full");
-	lk_watch *watch = watch_of(client, "job");
-	lk_lock *lock = new_lock(holder, "job");
+	own_client *client = open_client(), *holder = open_client_with("client_record=full");
+	own_watch *watch = watch_of(client, "job");
+	own_lock *lock = new_lock(holder, "job");
 	char field[LK_FIELD_SIZE];
 	lk_change change = next_is(watch, LK_CHANGE_STATE);
 	check(change.initial && change.told && !change.owner && !change.holder_count);
@@ -65,17 +65,13 @@ static void test_a_lock_is_acquired_and_released(void **state)
 		check(change.was_client && change.was_client->pid == getpid());
 	}
 	nothing_comes(watch);
-	lk_watch_free(watch);
-	lk_lock_free(lock);
-	close_client(holder);
-	close_client(client);
 }
 
 static void test_each_end_is_told_as_what_it_was(void **state)
 {
-	lk_client *client = open_client(), *holder = open_client();
-	lk_watch *watch = watch_of(client, "job");
-	lk_lock *lock = new_lock(holder, "job");
+	own_client *client = open_client(), *holder = open_client();
+	own_watch *watch = watch_of(client, "job");
+	own_lock *lock = new_lock(holder, "job");
 	next_is(watch, LK_CHANGE_STATE);
 	stranger_takes("job", 300);
 	next_is(watch, LK_CHANGE_ACQUIRED);
@@ -103,16 +99,12 @@ static void test_each_end_is_told_as_what_it_was(void **state)
 		check_int(change.kind, ==, LK_CHANGE_BROKEN);
 	redis_do(&server, "DEL job");
 	nothing_comes(watch);
-	lk_watch_free(watch);
-	lk_lock_free(lock);
-	close_client(holder);
-	close_client(client);
 }
 
 static void test_one_takes_it_from_another(void **state)
 {
-	lk_client *client = open_client();
-	lk_watch *watch = watch_of(client, "job");
+	own_client *client = open_client();
+	own_watch *watch = watch_of(client, "job");
 	next_is(watch, LK_CHANGE_STATE);
 	redis_do(&server, "HSET job a:1 1");
 	next_is(watch, LK_CHANGE_ACQUIRED);
@@ -123,8 +115,6 @@ static void test_one_takes_it_from_another(void **state)
 	check(!change.client && change.ttl_ms == -1);
 	redis_do(&server, "DEL job");
 	next_is(watch, LK_CHANGE_UNKNOWN);
-	lk_watch_free(watch);
-	close_client(client);
 }
 
 static void test_it_does_not_look_like_a_waiter(void **state)
@@ -135,9 +125,9 @@ static void test_it_does_not_look_like_a_waiter(void **state)
 	lk_completion got = LK_COMPLETION_INIT;
 	uint64_t id = 0;
 	options.owner = "one";
-	lk_client *client = open_client(), *waiter = open_client();
-	lk_watch *watch = watch_of(client, "listened");
-	lk_lock *lock = new_lock(waiter, "listened");
+	own_client *client = open_client(), *waiter = open_client();
+	own_watch *watch = watch_of(client, "listened");
+	own_lock *lock = new_lock(waiter, "listened");
 	lk_queue *queue = NULL;
 	next_is(watch, LK_CHANGE_STATE);
 	stranger_takes("listened", 60000);
@@ -159,17 +149,13 @@ static void test_it_does_not_look_like_a_waiter(void **state)
 	stranger_releases("listened");
 	next_is(watch, LK_CHANGE_RELEASED);
 	lk_scan_free(scan);
-	lk_watch_free(watch);
-	lk_lock_free(lock);
-	close_client(waiter);
-	close_client(client);
 }
 
 static void test_readers_come_and_go(void **state)
 {
-	lk_lock *read = NULL, *other = NULL, *write = NULL;
-	lk_client *client = open_client(), *one = open_client(), *two = open_client();
-	lk_watch *watch = watch_of(client, "job");
+	own_lock *read = NULL, *other = NULL, *write = NULL;
+	own_client *client = open_client(), *one = open_client(), *two = open_client();
+	own_watch *watch = watch_of(client, "job");
 	next_is(watch, LK_CHANGE_STATE);
 	expect(0, lk_read_lock_new(&read, one, "job", 3, NULL, &err));
 	expect(0, lk_read_lock_new(&other, two, "job", 3, NULL, &err));
@@ -190,13 +176,6 @@ static void test_readers_come_and_go(void **state)
 	next_is(watch, LK_CHANGE_ACQUIRED);
 	expect(0, lk_lock_release(write, NULL, &err));
 	next_is(watch, LK_CHANGE_RELEASED);
-	lk_watch_free(watch);
-	lk_lock_free(read);
-	lk_lock_free(other);
-	lk_lock_free(write);
-	close_client(one);
-	close_client(two);
-	close_client(client);
 }
 
 /* ---- breaks ---- */
@@ -249,9 +228,9 @@ static void see_all(lk_watch *watch, struct seen *seen, int64_t wait_ms)
 
 static void test_a_thousand_changes_with_cuts(void **state)
 {
-	lk_client *client = open_client(), *holder = open_client();
-	lk_watch *watch = watch_of(client, "job");
-	lk_lock *lock = new_lock(holder, "job");
+	own_client *client = open_client(), *holder = open_client();
+	own_watch *watch = watch_of(client, "job");
+	own_lock *lock = new_lock(holder, "job");
 	struct seen seen = {.owner = ""};
 	char field[LK_FIELD_SIZE] = "";
 	int breaks = 0;
@@ -281,10 +260,6 @@ static void test_a_thousand_changes_with_cuts(void **state)
 	check_int(seen.states, ==, 1 + breaks);
 	check_int(seen.others, >, 0);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_watch_free(watch);
-	lk_lock_free(lock);
-	close_client(holder);
-	close_client(client);
 }
 
 /* ---- many ---- */
@@ -295,7 +270,7 @@ static void test_a_thousand_watches_of_one_lock(void **state)
 {
 	static lk_watch *watches[MANY];
 	static const int kinds[] = {LK_CHANGE_STATE, LK_CHANGE_ACQUIRED, LK_CHANGE_RELEASED};
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	for (int i = 0; i < MANY; i++)
 		watches[i] = watch_of(client, "job");
 	for (int step = 0; step < 3; step++) {
@@ -308,7 +283,6 @@ static void test_a_thousand_watches_of_one_lock(void **state)
 	}
 	for (int i = 0; i < MANY; i++)
 		lk_watch_free(watches[i]);
-	close_client(client);
 }
 
 /* Each renewal of each is told to the watch, which does not tell it. */
@@ -342,8 +316,8 @@ static void test_renewals_of_a_thousand_locks_are_no_changes(void **state)
 
 static void test_without_tracking_it_is_asked(void **state)
 {
-	lk_client *client = open_client_with("tracking=off");
-	lk_watch *watch = watch_of(client, "job");
+	own_client *client = open_client_with("tracking=off");
+	own_watch *watch = watch_of(client, "job");
 	lk_change change = next_is(watch, LK_CHANGE_STATE);
 	check(!change.told);
 	stranger_takes("job", 60000);
@@ -354,8 +328,6 @@ static void test_without_tracking_it_is_asked(void **state)
 	stranger_takes("job", 200);
 	next_is(watch, LK_CHANGE_ACQUIRED);
 	next_is(watch, LK_CHANGE_UNKNOWN);
-	lk_watch_free(watch);
-	close_client(client);
 }
 
 /* ---- through a queue ---- */
@@ -419,7 +391,7 @@ static void test_through_a_queue_without_threads(void **state)
 
 static void test_names_and_limits(void **state)
 {
-	lk_watch *watch = NULL;
+	own_watch *watch = NULL;
 	lk_change change = LK_CHANGE_INIT;
 	lk_watch_options options = LK_WATCH_OPTIONS_INIT;
 	lk_cancel *cancel = NULL;
@@ -445,7 +417,6 @@ static void test_names_and_limits(void **state)
 	lk_cancel_free(cancel);
 	close_client(client); /* first: the watch has what it needs of it */
 	change.struct_size = sizeof(change);
-	lk_watch_free(watch);
 	lk_watch_free(NULL);
 }
 

@@ -16,8 +16,8 @@ static bool readable(lk_client *client)
 
 static void test_a_lease_is_not_renewed(void **state)
 {
-	lk_client *client = open_watched(300);
-	lk_lock *lock = new_lock(client, "lease");
+	own_client *client = open_watched(300);
+	own_lock *lock = new_lock(client, "lease");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(300);
@@ -28,14 +28,12 @@ static void test_a_lease_is_not_renewed(void **state)
 	check_int(event.tag, ==, 5);
 	check_int(stats_of(client).renewals, ==, 0);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_a_lease_of_ones_own_is_renewed_too(void **state)
 {
-	lk_client *client = open_watched(60000);
-	lk_lock *lock = new_lock(client, "own");
+	own_client *client = open_watched(60000);
+	own_lock *lock = new_lock(client, "own");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(300);
@@ -46,15 +44,13 @@ static void test_a_lease_of_ones_own_is_renewed_too(void **state)
 	check_int(remaining(lock, NULL), >, 0);
 	check_int(next_event(client, &event, 0), ==, 0);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* What is left counts, so two programs that add both get what they asked for. */
 static void test_an_extension_adds(void **state)
 {
-	lk_client *client = open_watched(60000);
-	lk_lock *lock = new_lock(client, "added");
+	own_client *client = open_watched(60000);
+	own_lock *lock = new_lock(client, "added");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_extend_options extend = LK_EXTEND_OPTIONS_INIT;
 	options.lease_ms = 20000;
@@ -73,15 +69,13 @@ static void test_an_extension_adds(void **state)
 	extend.field = "x:1";
 	expect(LK_EINVAL, lk_lock_extend(lock, 20000, &extend, &err));
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* The watchdog stays while any hold relies on it, and no longer. */
 static void test_watchdog_within_a_lease(void **state)
 {
-	lk_client *client = open_watched(300);
-	lk_lock *lock = new_lock(client, "mixed");
+	own_client *client = open_watched(300);
+	own_lock *lock = new_lock(client, "mixed");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	options.lease_ms = slow_ms(300);
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
@@ -92,14 +86,12 @@ static void test_watchdog_within_a_lease(void **state)
 	sleep_ms(slow_ms(700));
 	check_int(remaining(lock, NULL), >, 0);
 	expect(0, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_max_hold_ends_the_renewal(void **state)
 {
-	lk_client *client = open_watched(300);
-	lk_lock *lock = new_lock(client, "max");
+	own_client *client = open_watched(300);
+	own_lock *lock = new_lock(client, "max");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
 	options.max_hold_ms = slow_ms(800);
@@ -115,8 +107,6 @@ static void test_max_hold_ends_the_renewal(void **state)
 	check_int(now_ms() - start_ms, <=, slow_ms(2500));
 	wait_until(redis_integer(&server, "EXISTS max") == 0, 2000);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void check_event(const lk_event *event, int type, const char *field, uint64_t tag)
@@ -132,8 +122,8 @@ static void check_event(const lk_event *event, int type, const char *field, uint
 /* The network hangs: at risk a margin before the end, lost at the end, by the local clock. */
 static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 {
-	lk_client *client = open_watched(900);
-	lk_lock *lock = new_lock(client, "risk");
+	own_client *client = open_watched(900);
+	own_lock *lock = new_lock(client, "risk");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	char field[LK_FIELD_SIZE];
 	lk_event event = LK_EVENT_INIT;
@@ -162,14 +152,12 @@ static void test_at_risk_then_lost_when_the_server_hangs(void **state)
 	check_int(remaining(lock, NULL), ==, LK_ELOST); /* whatever Redis says later */
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	wait_until(redis_integer(&server, "EXISTS risk") == 0, 5000);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 {
 	enum { LOCKS = 5 };
-	lk_client *client = open_client();
+	own_client *client = open_client();
 	lk_lock *locks[LOCKS];
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
@@ -194,13 +182,12 @@ static void test_descriptor_is_readable_while_notices_are_pending(void **state)
 		expect(LK_ELOST, lk_lock_release(locks[i], NULL, &err));
 		lk_lock_free(locks[i]);
 	}
-	close_client(client);
 }
 
 static void test_a_release_deletes_its_notice(void **state)
 {
-	lk_client *client = open_client();
-	lk_lock *lock = new_lock(client, "along");
+	own_client *client = open_client();
+	own_lock *lock = new_lock(client, "along");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(150);
@@ -210,8 +197,6 @@ static void test_a_release_deletes_its_notice(void **state)
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
 	check(!readable(client));
 	check_int(next_event(client, &event, 0), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 static void acquire_and_end(size_t index, void *argument)
@@ -287,8 +272,8 @@ static void take_turns(size_t index, void *argument)
 
 static void test_handovers_keep_deadlines_right(void **state)
 {
-	lk_client *client = open_watched(1000);
-	lk_lock *lock = new_lock(client, "turns");
+	own_client *client = open_watched(1000);
+	own_lock *lock = new_lock(client, "turns");
 	struct threads threads;
 	lk_event event = LK_EVENT_INIT;
 	threads_start(&threads, 8, take_turns, lock);
@@ -296,15 +281,13 @@ static void test_handovers_keep_deadlines_right(void **state)
 	check_int(stats_of(client).handovers, >, 0);
 	check_int(stats_of(client).acquires, ==, 1600);
 	check_int(next_event(client, &event, 0), ==, 0);
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* What is due within 10 ms is one script, or one for each hundred locks. */
 static void test_renewals_leave_together(void **state)
 {
 	enum { LOCKS = 400 };
-	lk_client *client = open_watched(6000);
+	own_client *client = open_watched(6000);
 	lk_lock *locks[LOCKS];
 	int64_t begun_ms = now_ms();
 	for (size_t i = 0; i < LOCKS; i++) {
@@ -323,7 +306,6 @@ static void test_renewals_leave_together(void **state)
 		expect(0, lk_lock_release(locks[i], NULL, &err));
 		lk_lock_free(locks[i]);
 	}
-	close_client(client);
 }
 
 /* ---- why ---- */
@@ -404,8 +386,8 @@ static void test_notices_say_why(void **state)
 /* What a renewal has met before the last one that succeeded is no reason. */
 static void test_a_trouble_that_is_over_is_no_reason(void **state)
 {
-	lk_client *client = open_watched(1500);
-	lk_lock *lock = new_lock(client, "over");
+	own_client *client = open_watched(1500);
+	own_lock *lock = new_lock(client, "over");
 	lk_event event = LK_EVENT_INIT;
 	expect(0, lk_lock_acquire(lock, -1, NULL, &err));
 	refuse_writes(true);
@@ -419,15 +401,13 @@ static void test_a_trouble_that_is_over_is_no_reason(void **state)
 	check(!strcmp(event.reason, "the server does not have it any more"));
 	check(!strcmp(event.server, event.node));
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 /* Nothing was refused: it is said why nobody renews it. */
 static void test_what_nobody_renews(void **state)
 {
-	lk_client *client = open_watched(600);
-	lk_lock *lock = new_lock(client, "unrenewed");
+	own_client *client = open_watched(600);
+	own_lock *lock = new_lock(client, "unrenewed");
 	lk_acquire_options options = LK_ACQUIRE_OPTIONS_INIT;
 	lk_event event = LK_EVENT_INIT;
 	options.lease_ms = slow_ms(300);
@@ -446,8 +426,6 @@ static void test_what_nobody_renews(void **state)
 	check(!strcmp(event.reason, "max_hold_ms is over"));
 	wait_until(remaining(lock, NULL) == LK_ELOST, 5000);
 	expect(LK_ELOST, lk_lock_release(lock, NULL, &err));
-	lk_lock_free(lock);
-	close_client(client);
 }
 
 int main(void)
