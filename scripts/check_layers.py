@@ -18,8 +18,8 @@ from tree import ROOT, files, finish, name
 # through what is handed down: the ops of a client, the policy of an entry, the callbacks of a
 # request or a queue. No other is allowed.
 LOCK = [("client", "loop"), ("entry",),
-        ("completion_queue", "notice", "ear"), ("compensation",), ("tracked",),
-        ("hold",), ("renewal",),
+        ("completion_queue", "notice"), ("compensation",), ("told",),
+        ("hold",),
         ("operation", "fan_out", "head", "acquire", "adopt", "release", "extend"),
         ("counter",), ("multi", "multi_call", "red", "red_try", "red_hold"),
         ("async",)]

@@ -28,8 +28,7 @@
 #include "lock/notice.h"
 #include "lock/operation.h"
 #include "lock/red.h"
-#include "lock/renewal.h"
-#include "lock/tracked.h"
+#include "lock/told.h"
 
 /* ---- the turn of the loop ---- */
 
@@ -46,12 +45,10 @@ static int64_t client_nodes(lk_client *client, int64_t now_ns)
 /* A turn of its loop: see struct lk__client_ops. */
 static int64_t client_turn(lk_client *client, bool verify, bool *resumed_out)
 {
-	if (verify) {
-		lk__watch_all(client);
+	if (verify)
 		lk__compensation_retry(client);
-	}
-	lk__tracked_turn(client);
-	int64_t next_ns = lk__watch_turn(client);
+	lk__told_turn(client);
+	int64_t next_ns = lk__watch_turn(client, verify);
 	next_ns = lk__earlier(next_ns, lk__compensation_turn(client));
 	next_ns = lk__earlier(next_ns, lk__client_record_turn(client));
 	next_ns = lk__earlier(next_ns, lk__async_turn(client, resumed_out));

@@ -4,6 +4,8 @@
 #include "api/lock.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +13,11 @@
 
 #include "api/check.h"
 #include "base/clock.h"
+#include "base/door.h"
 #include "base/fail.h"
 #include "conf/config.h"
 #include "lock/adopt.h"
 #include "lock/async.h"
-#include "lock/ear.h"
 #include "lock/extend.h"
 #include "lock/loop.h"
 #include "lock/multi.h"
@@ -26,7 +28,8 @@
 #include "sync/recipes.h"
 #include "sync/script.h"
 
-#define NO_KEY (-2) /* what PTTL answers where there is none */
+#define NO_KEY (-2)               /* what PTTL answers where there is none */
+#define ASK_TTL_MS INT64_C(60000) /* how long a request to give a lock up can be found */
 
 /* A public call: in this thread, or, where it has a start, in the client's loop. */
 struct call {
@@ -878,6 +881,18 @@ struct asked {
 	int owners, listeners;
 };
 
+/* Asks those who hold the lock to give it up; NULL when out of memory. Answered with two integers:
+ * how many fields hold it, and how many listen. */
+static struct lk__request *ask_request(const struct lk__target *target, const char *why)
+{
+	uint64_t random[2] = {0};
+	char name[40];
+	if (lk__random_bytes(random, sizeof(random)) < 0)
+		random[0] = (uint64_t)lk__now_ns();
+	snprintf(name, sizeof(name), "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+	return lk__ask_send(target, name, why, ASK_TTL_MS);
+}
+
 /* One lock; adds to the numbers. */
 static int ask_single(lk_lock *lock, const char *reason, struct asked *asked, lk_error *error)
 {
@@ -886,7 +901,7 @@ static int ask_single(lk_lock *lock, const char *reason, struct asked *asked, lk
 	int rc = call_enter(&call, NULL);
 	if (rc < 0)
 		return rc;
-	struct lk__request *request = lk__ask_request(&call.entry->target, reason);
+	struct lk__request *request = ask_request(&call.entry->target, reason);
 	rc = lock_command(&call, request);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;

@@ -104,6 +104,11 @@ static inline bool lk__tracking_is_refused(const struct lk__tracking *tracking)
 	return atomic_load(&tracking->state) == LK__TRACKING_REFUSED;
 }
 
+static inline uint32_t lk__tracking_generation(const struct lk__tracking *tracking)
+{
+	return atomic_load_explicit(&tracking->generation, memory_order_relaxed);
+}
+
 /* Begins to hear of a key, and wants tracking: the tracker's `tell` and `alone` are set. LK_ENOMEM.
  * The end: `tell` is not called any more. */
 int lk__tracker_begin(struct lk__tracker *tracker, struct lk__node *node, const char *key,

@@ -197,7 +197,7 @@ struct lk_client {
 	struct lk__watch watch;
 	struct lk__notices notices;
 	struct lk__compensation *compensations;
-	struct lk__hold *lost; /* permits, those to be forgotten first in front; see notice.h */
+	struct lk__hold *lost; /* permits, those to be forgotten first in front; see hold.c */
 	size_t lost_count;
 	struct lk__asyncs asyncs;
 	struct lk__closing close;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include <lockkeeper/error.h>
+#include <lockkeeper/event.h>
 
 #include "base/cancel.h"
 #include "conn/channels.h"
@@ -32,12 +33,12 @@
  * one, and handed down with the client. With the entry's mutex held, unless it says otherwise.
  */
 
-struct lk__batch;
 struct lk__conn;
 struct lk__entry;
 struct lk__extending;
 struct lk__head;
 struct lk__releasing;
+struct lk__renewed;
 
 struct lk__quorum_parts {
 	/* The entry goes. */
@@ -60,9 +61,9 @@ struct lk__quorum_holds {
 	 * say. */
 	int (*release)(struct lk__releasing *releasing);
 	int (*release_look)(struct lk__releasing *releasing);
-	/* Without the mutex here and below. Takes the batch; each of it ends in one
-	 * lk__watch_renewed() or lk__watch_told(). */
-	void (*renew)(struct lk__batch *batch);
+	/* Without the mutex here and below. Begins a renewal, which ends in one lk__watch_told(),
+	 * and takes its reference. False when out of memory. */
+	bool (*renew)(const struct lk__renewed *renewed);
 	/* Other work that is due when the watchdog looks. */
 	void (*turn)(struct lk__entry *entry);
 	/* 1 extended, 0 not ours any more, or a code. */
@@ -120,6 +121,19 @@ struct lk__told {
 	uint64_t epoch;
 };
 
+/* Requests to give the lock up that are told apart: a copy of one that was sent again may come
+ * behind the next. */
+#define LK__EAR_HEARD 4
+
+/* What hears requests to give the lock up. */
+struct lk__ear {
+	struct lk__conn *conn;
+	struct lk__listening *listening; /* NULL: it could not be opened, and only looks */
+	char heard[LK__EAR_HEARD][40];   /* the last requests, as their senders call them */
+	unsigned hears;                  /* how many there were */
+	char text[LK_EVENT_REASON_SIZE]; /* what that says; under the notices' mutex */
+};
+
 /* Options and losses, which few holds need. */
 struct lk__hold_extra {
 	int64_t margin_ms;   /* 0: a tenth of the lease */
@@ -128,7 +142,7 @@ struct lk__hold_extra {
 	uint64_t fence;        /* 0: the kind has none */
 	bool no_loss;          /* its end is meant: no notice, and nothing is kept of it */
 	struct lk__note *note; /* why it is held, its own; NULL: nothing is said */
-	struct lk__ear *ear;   /* it hears of requests to give the lock up; NULL: it does not */
+	struct lk__ear *ear;   /* NULL: it does not hear of requests */
 };
 
 /* There may be one for each of many locks: what is not always needed stands behind it. */
@@ -398,6 +412,19 @@ static inline bool lk__entry_compensates(const struct lk__entry *entry)
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	return quorum ? quorum->parts->compensating(entry, NULL) > 0
 		      : atomic_load(&entry->compensating) > 0;
+}
+
+/* Tells whether a holder of this kind hears of what others do to its key. */
+static inline bool lk__entry_is_tracked_kind(const struct lk__entry *entry)
+{
+	const struct lk__recipe *recipe = entry->target.recipe;
+	return recipe->sharing != LK__NO_HOLD && !(recipe->flags & LK__SHARES);
+}
+
+/* Tells whether it is one of those that may be looked at, or can become one. */
+static inline bool lk__entry_may_be_tracked(const struct lk__entry *entry)
+{
+	return entry->counted || atomic_load(&entry->client->tracked) < LK__TRACKED_MAX;
 }
 
 /* NULL where no red lock was ever at it. */

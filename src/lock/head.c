@@ -13,7 +13,7 @@
 #include "conn/node.h"
 #include "lock/compensation.h"
 #include "lock/loop.h"
-#include "lock/tracked.h"
+#include "lock/told.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
 #include "sync/script.h"

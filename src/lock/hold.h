@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The changes of an entry's hold, with what follows from them beyond the entry: notices,
- * compensation, the watchdog. All with the entry's mutex held, except lk__hold_free() for a hold
- * that was never granted.
+ * A hold, from its grant to its end: its changes, with what follows from them beyond the entry
+ * (notices, compensation), and the watchdog, which renews leases in time, warns before the end, and
+ * ends what is over, by the local clock. All with the entry's mutex held, unless it says otherwise.
+ *
+ * One heap of deadlines, one timer. A release does not touch the heap: an entry that comes up
+ * with nothing held is passed over, so a lock taken and released costs no timer.
  */
 #ifndef LK__LOCK_HOLD_H
 #define LK__LOCK_HOLD_H
 
 #include "lock/entry.h"
 
+/* Without the mutex, too, where it was never granted. */
 void lk__hold_free(struct lk__hold *hold);
 
 struct lk__owner lk__hold_owner(const struct lk__hold *hold);
@@ -19,10 +23,6 @@ struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__own
 
 /* The hold is over without a release: told, and kept until its owner has released it. */
 void lk__entry_lose(struct lk__entry *entry, int64_t now_ns);
-
-/* A renewal for so long got no answer. It may have been done, or a copy of it may still run: then
- * the server has the lock for a lease longer than is known here. */
-void lk__entry_note_unanswered(struct lk__entry *entry, int64_t lease_ms);
 
 /* Ends the current hold: counted, out of the entry, freed. */
 void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns);
@@ -49,44 +49,39 @@ void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
  * else nobody had the lock, and everybody waited for it. */
 void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number);
 
-/* ---- when it needs attention ---- */
-
-/* When a hold needs the watchdog's attention. All with the entry's mutex held. */
+/* ---- what keeps it alive ---- */
 
 /* Notes when the entry's hold next needs attention. */
 void lk__watch_hold(struct lk__entry *entry, int64_t now_ns);
 
-/* How long before the end of the hold its owner is warned. */
-int64_t lk__hold_margin_ns(const struct lk__hold *hold);
+/* When its key is to be looked at (lock/told.h); LK__NEVER. */
+int64_t lk__tracked_due_ns(const struct lk__entry *entry);
 
-/* Tells whether the watchdog renews it. */
-bool lk__hold_is_renewed(const struct lk__hold *hold, int64_t now_ns);
+/* The loop's turn, without a mutex: everything that is due. `verify`: every grant is, since a
+ * connection was lost or made. Returns when the next is; LK__NEVER for none. */
+int64_t lk__watch_turn(lk_client *client, bool verify);
 
-/* When to ask the server next, for more time or whether it still has it. */
-int64_t lk__question_due_ns(const struct lk__hold *hold, int64_t now_ns);
+/* A renewal on its way; it has a reference of the entry. */
+struct lk__renewed {
+	struct lk__entry *entry;
+	uint64_t number;
+	struct lk__node *node; /* that is asked, */
+	uint64_t epoch;        /* and its epoch before that */
+	int64_t lease_ms;
+	int64_t wanted_until_ns; /* what a re-entry had asked for by then; 0: nothing */
+	char field[LK__FIELD_SIZE];
+};
 
-/* ---- why it is not renewed, or is over ---- */
+/* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands, and `trouble` says
+ * why. */
+void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
+		    const struct lk__trouble *trouble);
 
-/*
- * Why a hold is not renewed, or is over: noted with each renewal that did not come off, and told
- * with the notices of its end. The entry's mutex is held, unless it says otherwise.
- */
-
+/* Reads why a request to the node, which is done, was no renewal. Without one: what stands in the
+ * way of the node's background work. With or without a mutex. */
 struct lk__request;
-
-/* Reads why a request, which is done, was no renewal. Without a mutex. */
-void lk__trouble_read(struct lk__trouble *trouble, const struct lk__request *request);
-
-/* The connection for the node's background work is waited for, or an answer on it. Without a mutex,
- * or with an entry's. */
-void lk__trouble_of_node(struct lk__trouble *trouble, struct lk__node *node);
-
-/* A renewal of the hold did not come off; or one did. */
-void lk__trouble_note(struct lk__hold *hold, const struct lk__trouble *trouble);
-void lk__trouble_over(struct lk__hold *hold);
-
-/* The current hold is about to end, or ends: what its notice says. */
-void lk__trouble_explain(struct lk__entry *entry, int64_t now_ns, bool ends);
+void lk__trouble_read(struct lk__trouble *trouble, struct lk__node *node,
+		      const struct lk__request *request);
 
 /* ---- an acquire and the holds that there are ---- */
 

@@ -14,7 +14,6 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "lock/ear.h"
 #include "lock/entry.h"
 #include "lock/loop.h"
 #include "sync/recipes.h"

@@ -18,8 +18,7 @@
 #include "lock/compensation.h"
 #include "lock/hold.h"
 #include "lock/loop.h"
-#include "lock/renewal.h"
-#include "lock/tracked.h"
+#include "lock/told.h"
 #include "sync/script.h"
 
 #define AGAIN_NS (10 * LK__MS) /* the first pause before a node is asked to join again */
@@ -347,7 +346,7 @@ static void round_trouble(const struct lk__red_round *round, struct lk__trouble 
 	struct lk__trouble first = round->trouble;
 	for (size_t i = 0; i < red->count && !first.code; i++)
 		if (!round->of[i].answered)
-			lk__trouble_of_node(&first, lk__entry_node(red->node[i].member));
+			lk__trouble_read(&first, lk__entry_node(red->node[i].member), NULL);
 	*trouble = first;
 	trouble->code = LK_ENOQUORUM;
 	snprintf(trouble->reason, sizeof(trouble->reason),
@@ -405,7 +404,7 @@ static void round_take(void *context, size_t index, const struct lk__fan_out_par
 	int answer = lk__reply_renewed(answers->request[0], 1, 0);
 	struct lk__trouble trouble = {.code = 0};
 	if (answer < 0)
-		lk__trouble_read(&trouble, answers->request[0]);
+		lk__trouble_read(&trouble, answers->request[0]->conn->node, answers->request[0]);
 	pthread_mutex_lock(&entry->mutex);
 	if (!round->trouble.code)
 		round->trouble = trouble;
@@ -434,17 +433,13 @@ static void round_look(void *context, size_t index)
 	node_look(&lk__red_of(round->poll.call.entry)->node[index]);
 }
 
-static void renew(const struct lk__renewed *renewed)
+static bool red_renew(const struct lk__renewed *renewed)
 {
-	static const struct lk__trouble no_memory = {.code = LK_ENOMEM,
-						     .reason = "no memory to ask for it"};
 	struct lk__entry *entry = renewed->entry;
 	struct lk__red_round *round = lk__red_call_new(sizeof(*round), entry, NULL, &renewals,
 						       LK__NEVER);
-	if (!round) {
-		lk__watch_renewed(renewed, -1, 0, &no_memory);
-		return;
-	}
+	if (!round)
+		return false;
 	struct lk__nodes_call *call = &round->poll.call;
 	round->renewed = *renewed;
 	round->lease_ms = renewed->lease_ms;
@@ -457,13 +452,7 @@ static void renew(const struct lk__renewed *renewed)
 	pthread_mutex_unlock(&entry->mutex);
 	lk__fan_out_go(call->fan_out);
 	lk__fan_out_end(call->fan_out);
-}
-
-static void red_renew(struct lk__batch *batch)
-{
-	assert(batch->count == 1);
-	renew(&batch->of[0]);
-	free(batch);
+	return true;
 }
 
 /* A node that is being connected to answers when that ends, which may take longer than the lease

@@ -181,9 +181,8 @@ MUTANTS = [
         World("locks")),
     # ---- renewal ----
     Mutant("not-looked-at", "a hold that another has ended is not looked at, and nobody tells", [
-        ("src/lock/tracked.c", "\t\ttracked_take(client, node);\n", "\t\t(void)tracked_take;\n"),
-        (HOLD, "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3",
-         "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS * 3")],
+        ("src/lock/told.c", "\t\ttracked_take(client, node);\n", "\t\t(void)tracked_take;\n"),
+        (HOLD, "lease_ms * LK__MS / 3", "lease_ms * LK__MS * 3")],
         World("kinds")),
     Mutant("renewal-answers-mixed", "of a batch of renewals the first answer counts for all", [
         (SCRIPT, "lk__reply_integer(reply->element[index], 0, 1, &renewed)",
@@ -191,8 +190,7 @@ MUTANTS = [
         World("silence")),
     Mutant("renewed-late", "a lease is renewed when nine tenths of it are over", [
         (HOLD, "lease_ns / 3 * 2", "lease_ns / 10"),
-        (HOLD, "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 3",
-         "(lease_ms < most_ms ? lease_ms : most_ms) * LK__MS / 10 * 9")],
+        (HOLD, "lease_ms * LK__MS / 3", "lease_ms * LK__MS / 10 * 9")],
         World("silence")),
     Mutant("silence-believed", "a connection that a firewall has forgotten is waited for", [
         ("src/conn/conn.c", "return since_ns + part_ns;",
@@ -337,8 +335,8 @@ MUTANTS = [
         Suite("system/test_scenarios.py", "turn or leaves_nothing or unsubscribes",
               "what is left of subscriptions is not judged")),
     Mutant("caller-renews", "renewals go over the callers' connection", [
-        ("src/lock/renewal.c", "lk__conn_submit(lk__node_work(batch->node), request);",
-         "lk__conn_submit(batch->node->scripts[0], request);")],
+        ("src/lock/hold.c", "struct lk__conn *conn = lk__node_work(batch->node);",
+         "struct lk__conn *conn = batch->node->scripts[0];")],
         Suite("system/test_pauses.py", "reader_is_stopped", "no debugger stops one thread")),
     Mutant("other-message", "a release says another message than Redisson's", [
         (RELEASE, "says = KEYS[1], '0'", "says = KEYS[1], '1'")],
@@ -368,9 +366,9 @@ MUTANTS = [
         Suite("system/test_failover_release.py", "as_the_servers or is_missing",
               "a lock that a failover brings back ends with its lease, before it is judged")),
     Mutant("doubt-ignored", "a hold whose connection is lost is not looked at at once", [
-        ("src/lock/renewal.c",
-         "bool doubt = lk__entry_in_doubt(entry) || lk__tracked_has_gap(entry);",
-         "bool doubt = false;")],
+        ("src/lock/hold.c",
+         "bool doubt = lk__entry_in_doubt(entry) || had_gap;",
+         "bool doubt = had_gap && false;")],
         Suite("system/test_server_faults.py", "without_data",
               "the judge of who is told allows a third of a lease, after which each is looked at")),
     Mutant("no-hold-off", "a client does not stand back for others", [
@@ -431,20 +429,20 @@ MUTANTS = [
          "\t\tlk__doubt_fronts(entry);")],
         World("told")),
     Mutant("ask-unlooked", "a renewal does not look for a request", [
-        ("src/lock/renewal.c", "\t\tlk__ear_look(entry);",
+        ("src/lock/hold.c", "\t\tlk__ear_look(entry);",
          "\t\tif (doubt)\n\t\t\tlk__ear_look(entry);")],
         World("told")),
     Mutant("ask-deaf", "a message does not have the holder look for a request", [
-        ("src/lock/renewal.c", "\t\tlk__ear_look(entry);",
+        ("src/lock/hold.c", "\t\tlk__ear_look(entry);",
          "\t\tif (!doubt)\n\t\t\tlk__ear_look(entry);")],
         World("told")),
     Mutant("ask-anybody", "whoever has the lock is asked, also if another had it then", [
-        ("src/lock/ear.c", "return all || (own && own + size - 2 < end);",
+        ("src/lock/told.c", "return all || (own && own + size - 2 < end);",
          "return all || !own || own + size - 2 < end;")],
         World("told")),
     # ---- holes that were closed ----
     Mutant("lost-comes-back", "an answer behind the end of a lease brings the lock back", [
-        ("src/lock/renewal.c",
+        ("src/lock/hold.c",
          "answer == 1 && !entry->passing && now_ns >= lk__hold_deadline(entry->hold)",
          "answer == 1 && !entry->passing && now_ns < 0")],
         World("kinds")),

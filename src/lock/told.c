@@ -1,63 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-#include "lock/tracked.h"
+#include "lock/told.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "conf/config.h"
+#include "conn/channels.h"
 #include "conn/conn.h"
 #include "conn/node.h"
 #include "conn/tracking.h"
+#include "lock/notice.h"
+#include "sync/recipes.h"
 #include "resp/reply.h"
 #include "sync/script.h"
 
+#define LOOKS_MAX 100          /* keys in one look */
 #define TOGETHER 500           /* holds that are put in doubt at the same moment, */
 #define APART_NS (10 * LK__MS) /* and the next so much later, where all are */
 #define JITTER_NS (2 * LK__MS) /* of such a number: all clients are told at the same moment */
 
-static bool is_tracked_kind(const struct lk__entry *entry)
-{
-	const struct lk__recipe *recipe = entry->target.recipe;
-	return recipe->sharing != LK__NO_HOLD && !(recipe->flags & LK__SHARES);
-}
+/* ---- looks ---- */
 
-static uint32_t generation_of(const struct lk__node *node)
-{
-	return atomic_load_explicit(&node->tracking.generation, memory_order_relaxed);
-}
-
-bool lk__tracked_has_room(const struct lk__entry *entry)
-{
-	return entry->counted || atomic_load(&entry->client->tracked) < LK__TRACKED_MAX;
-}
-
-int64_t lk__tracked_due_ns(const struct lk__entry *entry)
-{
-	int64_t first_ns = lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
-	if (!is_tracked_kind(entry) || !entry->client->config->chosen.tracks)
-		return LK__NEVER;
-	if (entry->is_quorum) /* of its members, at their nodes, by the renewal */
-		return entry->tracked ? LK__NEVER : first_ns;
-	const struct lk__node *node = lk__entry_node(entry);
-	if (entry->tracked == generation_of(node) || !lk__tracked_has_room(entry) ||
-	    !lk__node_may_track(node))
-		return LK__NEVER;
-	if (lk__tracking_is_wanted(&node->tracking) && !lk__tracking_is_on(&node->tracking))
-		return LK__NEVER; /* it comes up when that begins */
-	return first_ns;
-}
-
-bool lk__tracked_has_gap(const struct lk__entry *entry)
-{
-	return entry->tracked && !entry->is_quorum &&
-	       entry->tracked != generation_of(lk__entry_node(entry));
-}
+struct lk__looks {
+	struct lk__node *node;
+	uint32_t generation;
+	uint16_t slot;
+	size_t count;
+	struct lk__entry *of[LOOKS_MAX]; /* with a reference each */
+};
 
 /* One hold fewer than can be is no hold fewer: the rest is noticed by renewals. */
 static void looks_put(struct lk__looks *looks, struct lk__entry *entry)
 {
 	bool counts = entry->hold && !entry->counted;
-	if (counts && !lk__tracked_has_room(entry))
+	if (counts && !lk__entry_may_be_tracked(entry))
 		return;
 	if (counts)
 		atomic_fetch_add(&entry->client->tracked, 1);
@@ -73,7 +51,7 @@ static struct lk__looks *looks_new(struct lk__node *node, uint16_t slot)
 	if (!looks)
 		return NULL;
 	looks->node = node;
-	looks->generation = generation_of(node);
+	looks->generation = lk__tracking_generation(&node->tracking);
 	looks->slot = slot;
 	looks->count = 0;
 	return looks;
@@ -82,12 +60,13 @@ static struct lk__looks *looks_new(struct lk__node *node, uint16_t slot)
 bool lk__looks_add(struct lk__looks **looks, struct lk__entry *entry)
 {
 	struct lk__node *node = lk__entry_node(entry);
-	if (!is_tracked_kind(entry) || entry->is_quorum)
+	if (!lk__entry_is_tracked_kind(entry) || entry->is_quorum ||
+	    !lk__entry_may_be_tracked(entry))
 		return true;
 	lk__tracking_want(node);
 	if (!lk__tracking_is_on(&node->tracking))
 		return true;
-	if (*looks && ((*looks)->count == LK__LOOKS_MAX || (*looks)->node != node ||
+	if (*looks && ((*looks)->count == LOOKS_MAX || (*looks)->node != node ||
 		       (*looks)->slot != entry->target.slot))
 		return false;
 	if (!*looks)
@@ -197,7 +176,7 @@ static void tracked_take(lk_client *client, struct lk__node *node)
 		tracked_all(client, node, false);
 }
 
-void lk__tracked_turn(lk_client *client)
+void lk__told_turn(lk_client *client)
 {
 	struct lk__topo *topo = client->topo;
 	struct lk__node *node;
@@ -207,4 +186,124 @@ void lk__tracked_turn(lk_client *client)
 		tracked_take(client, node);
 		lk__tracking_turn(node);
 	}
+}
+
+/* ---- requests to give it up ---- */
+
+static struct lk__ear *entry_ear(const struct lk__entry *entry)
+{
+	return entry->hold ? lk__hold_extra(entry->hold)->ear : NULL;
+}
+
+/* The name of the key and of the channel; NULL when out of memory. */
+static char *ask_name(const struct lk__entry *entry, size_t *size_out)
+{
+	return lk__derived_name("lockkeeper_ask", entry->target.key, entry->target.key_size,
+				size_out);
+}
+
+void lk__ear_open(struct lk__entry *entry)
+{
+	struct lk__ear *ear = entry_ear(entry);
+	size_t size;
+	if (!ear || ear->listening)
+		return;
+	char *name = ask_name(entry, &size);
+	ear->conn = lk__entry_messages(entry);
+	if (name)
+		ear->listening = lk__channel_open(ear->conn, name, size, NULL, entry);
+	free(name);
+}
+
+void lk__ear_free(struct lk__ear *ear)
+{
+	if (ear && ear->listening)
+		lk__channel_close(ear->conn, ear->listening);
+	free(ear);
+}
+
+/* A question that is on its way. */
+struct look {
+	struct lk__entry *entry; /* a reference */
+	uint64_t number;         /* of the grant */
+};
+
+/* Reads the request and why out of "<request>\n<field>\n…\n\n<why>"; false where no field is this
+ * one. */
+static bool request_read(const redisReply *reply, const char *field, char request_out[40],
+			 const char **why_out)
+{
+	char line[LK__FIELD_SIZE + 2];
+	if (reply->type != REDIS_REPLY_STRING)
+		return false;
+	const char *fields = strchr(reply->str, '\n');
+	const char *end = fields ? strstr(fields, "\n\n") : NULL;
+	if (!end || fields - reply->str >= 40)
+		return false;
+	int size = snprintf(line, sizeof(line), "\n%s\n", field);
+	const char *own = strstr(fields, line),
+		   *all = strncmp(fields, "\n*\n", 3) == 0 ? fields : NULL;
+	snprintf(request_out, 40, "%.*s", (int)(fields - reply->str), reply->str);
+	*why_out = end + 2;
+	return all || (own && own + size - 2 < end);
+}
+
+static bool was_heard(const struct lk__ear *ear, const char *request)
+{
+	for (size_t i = 0; i < LK__EAR_HEARD; i++)
+		if (strcmp(ear->heard[i], request) == 0)
+			return true;
+	return false;
+}
+
+static void look_take(const struct look *look, const struct lk__request *request)
+{
+	struct lk__entry *entry = look->entry;
+	struct lk__ear *ear = entry_ear(entry);
+	char field[LK__FIELD_SIZE], heard[40];
+	const char *why;
+	if (!ear || entry->grant.number != look->number || !request->reply)
+		return;
+	lk__field(entry, look->number, field);
+	if (!request_read(request->reply, field, heard, &why) || was_heard(ear, heard))
+		return;
+	memcpy(ear->heard[ear->hears++ % LK__EAR_HEARD], heard, sizeof(heard));
+	lk__notices_ask(entry->client, entry->hold, why);
+}
+
+static void look_finish(struct lk__request *request)
+{
+	struct look *look = request->owner;
+	pthread_mutex_lock(&look->entry->mutex);
+	look_take(look, request);
+	pthread_mutex_unlock(&look->entry->mutex);
+	lk__entry_unref(look->entry);
+	lk__request_free(request);
+	free(look);
+}
+
+void lk__ear_look(struct lk__entry *entry)
+{
+	struct lk__words words = {.count = 0};
+	size_t size = 0;
+	if (!entry_ear(entry))
+		return;
+	struct look *look = malloc(sizeof(*look));
+	lk__words_text(&words, "GET");
+	char *name = ask_name(entry, &size);
+	lk__words_own(&words, name, size);
+	struct lk__request *request = lk__words_command(&words);
+	if (!look || !request) { /* the next renewal looks again */
+		lk__request_free(request);
+		free(look);
+		return;
+	}
+	lk__entry_ref(entry);
+	*look = (struct look){entry, entry->grant.number};
+	request->owner = look;
+	request->finish = look_finish;
+	request->question = request->resend = true; /* or a new connection would drop it */
+	request->deadline_ns = lk__after_ms(lk__now_ns(),
+					    entry->client->config->command_timeout_ms);
+	lk__conn_submit(lk__node_work(lk__entry_node(entry)), request);
 }
