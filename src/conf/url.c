@@ -365,6 +365,14 @@ void lk__place_name(char *text_out, const char *host, int port)
 	snprintf(text_out, LK__PLACE_SIZE, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
 }
 
+bool lk__place_write(char *text_out, const char *host, int64_t port)
+{
+	if ((lk__host_fault(host) && !is_ipv6(host)) || port < 1 || port > 65535)
+		return false;
+	lk__place_name(text_out, host, (int)port);
+	return true;
+}
+
 const char *lk__place_next(const char *places, char *host_out, int *port_out)
 {
 	if (!*places)

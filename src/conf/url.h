@@ -59,6 +59,10 @@ const char *lk__place_next(const char *places, char *host_out, int *port_out);
 /* Writes host:port, with IPv6 in brackets, into LK__PLACE_SIZE bytes. */
 void lk__place_name(char *text_out, const char *host, int port);
 
+/* Writes a place that a server names; false, and nothing written: its host is neither a name nor an
+ * address, or its port is none. */
+bool lk__place_write(char *text_out, const char *host, int64_t port);
+
 /* Frees the parts and wipes them. */
 void lk__url_free(struct lk__url *url);
 

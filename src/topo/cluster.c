@@ -443,12 +443,8 @@ static void map_keep(struct cluster *cluster, struct lk__map *map)
 
 static void learn_masters(struct lk__scout *scout, const struct lk__map *map)
 {
-	char host[LK__PLACE_SIZE];
-	int port;
-	for (size_t i = 0; i < map->count && i < PEERS_WANTED; i++) {
-		lk__place_next(map->master[i].node.place, host, &port);
-		lk__scout_learn(scout, host, port, map->master[i].node.id);
-	}
+	for (size_t i = 0; i < map->count && i < PEERS_WANTED; i++)
+		lk__scout_learn(scout, map->master[i].node.place, map->master[i].node.id);
 }
 
 static void map_says(const struct lk__map *map, char says_out[LK__PLACE_SIZE])

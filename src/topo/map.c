@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "topo/map.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,27 +11,14 @@
 enum { RANGE_FIRST, RANGE_LAST, RANGE_MASTER, RANGE_REPLICAS };
 enum { NODE_HOST, NODE_PORT, NODE_ID, NODE_MORE };
 
-/* The host of a place, for one that says none. */
-static void host_of(const char *place, char *host_out)
-{
-	int port;
-	lk__place_next(place, host_out, &port);
-}
-
 /* An endpoint that is empty or nil is the server that was asked. */
 static bool place_write(char *place_out, const char *host, const char *asked, int64_t port)
 {
 	char own[LK__PLACE_SIZE];
-	struct in6_addr address;
+	int own_port;
 	if (!*host)
-		host_of(asked, own);
-	else
-		snprintf(own, sizeof(own), "%s", host);
-	bool named = lk__host_fault(own) == NULL || inet_pton(AF_INET6, own, &address) == 1;
-	if (!named || strlen(own) + sizeof("[]:65535") > sizeof(own) || port < 1 || port > 65535)
-		return false;
-	lk__place_name(place_out, own, (int)port);
-	return true;
+		lk__place_next(asked, own, &own_port);
+	return lk__place_write(place_out, *host ? host : own, port);
 }
 
 /* [endpoint, port, id, …] */

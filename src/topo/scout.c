@@ -125,11 +125,9 @@ static void peer_move(struct lk__peer *peer, const char *name)
 
 /* One that answers under another name is known. One that does not has moved; a listed name stays,
  * since it may lead to another server later. */
-void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id)
+void lk__scout_learn(struct lk__scout *scout, const char *name, const char *id)
 {
-	char name[LK__PLACE_SIZE];
 	struct lk__peer *known = NULL, *moved = NULL;
-	lk__place_name(name, host, port);
 	for (size_t i = 0; i < scout->count && !known; i++) {
 		struct lk__peer *peer = &scout->peers[i];
 		bool same = peer_has_id(peer, id);

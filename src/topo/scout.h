@@ -104,7 +104,7 @@ bool lk__scout_has_answered(const struct lk__scout *scout, const struct lk__peer
 bool lk__scout_is_alive(const struct lk__peer *peer);
 
 /* Another peer that a peer has named, with its run id: a new one, or one that was elsewhere. */
-void lk__scout_learn(struct lk__scout *scout, const char *host, int port, const char *id);
+void lk__scout_learn(struct lk__scout *scout, const char *name, const char *id);
 
 /* Notes why a peer gave no answer of use. */
 void lk__scout_fault(struct lk__peer *peer, int code, const char *reason);

@@ -7,7 +7,6 @@
  * of all, the others may be together on another side of the network, where they replace the master
  * by a replica that is down in the eyes of these: no replica is down then.
  */
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,22 +48,16 @@ static int sentinel_listen(struct lk__link *hear)
 }
 
 /* Checks what a sentinel names like a part of a URL. */
-static bool is_place(const char *host, const char *port, int *port_out)
+static bool place_write(char *place_out, const char *host, const char *port)
 {
-	struct in6_addr address;
 	int64_t number;
-	bool named = lk__host_fault(host) == NULL || inet_pton(AF_INET6, host, &address) == 1;
-	if (!named || !lk__number_read(port, 1, 65535, &number))
-		return false;
-	*port_out = (int)number;
-	return true;
+	return lk__number_read(port, 1, 65535, &number) && lk__place_write(place_out, host, number);
 }
 
 static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 {
 	const char *host = reply->type == REDIS_REPLY_ARRAY ? lk__element_text(reply, 0) : "";
 	const char *port = reply->type == REDIS_REPLY_ARRAY ? lk__element_text(reply, 1) : "";
-	int number;
 	*peer->says = '\0';
 	if (reply->type == REDIS_REPLY_NIL) {
 		strcpy(peer->says, NOBODY);
@@ -74,9 +67,8 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 			lk__scout_fault(peer, LK_EREFUSED, "it is no sentinel");
 		else
 			lk__scout_refused(peer, reply->str);
-	} else if (is_place(host, port, &number)) {
+	} else if (place_write(peer->says, host, port)) {
 		char fault[LK__PEER_FAULT_SIZE];
-		lk__place_name(peer->says, host, number);
 		snprintf(fault, sizeof(fault), "it names %.100s", peer->says);
 		lk__scout_fault(peer, LK_EUNAVAILABLE, fault);
 	} else {
@@ -95,22 +87,15 @@ const char *lk__sentinel_field(const redisReply *instance, const char *field)
 
 bool lk__sentinel_place(const redisReply *instance, char *place_out)
 {
-	const char *host = lk__sentinel_field(instance, "ip");
-	const char *port = lk__sentinel_field(instance, "port");
-	int number;
-	if (!is_place(host, port, &number))
-		return false;
-	lk__place_name(place_out, host, number);
-	return true;
+	return place_write(place_out, lk__sentinel_field(instance, "ip"),
+			   lk__sentinel_field(instance, "port"));
 }
 
 static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 {
-	const char *host = lk__sentinel_field(other, "ip"),
-		   *port = lk__sentinel_field(other, "port");
-	int number;
-	if (is_place(host, port, &number))
-		lk__scout_learn(scout, host, number, lk__sentinel_field(other, "runid"));
+	char place[LK__PLACE_SIZE];
+	if (lk__sentinel_place(other, place))
+		lk__scout_learn(scout, place, lk__sentinel_field(other, "runid"));
 }
 
 /*
