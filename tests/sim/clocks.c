@@ -26,7 +26,6 @@ static void step_back(void)
 
 static void *steps_main(void *argument)
 {
-	(void)argument;
 	for (int i = 0; i < STEPS_MAX && sim_has(SIM_CLOCKS); i++) {
 		sim_sleep(sim_between(0, 3000) * SIM_MS);
 		if (sim_has(SIM_CLOCKS))
@@ -37,7 +36,6 @@ static void *steps_main(void *argument)
 
 static void *suspends_main(void *argument)
 {
-	(void)argument;
 	while (sim_has(SIM_SUSPENDS)) {
 		sim_sleep(sim_between(0, 2000) * SIM_MS);
 		unsigned process = 1 + (unsigned)sim_random(processes);

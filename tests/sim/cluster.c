@@ -461,7 +461,6 @@ static void move_one(void)
 
 static void *mover_main(void *argument)
 {
-	(void)argument;
 	while (sim_has(SIM_MOVES)) {
 		sim_sleep(sim_between(0, sim_chance(300) ? 50 : 1500) * SIM_MS);
 		if (sim_has(SIM_MOVES) && sim_chance(200))
@@ -484,7 +483,6 @@ static void trouble_link(unsigned replica, int64_t until_ns)
 
 static void *downs_main(void *argument)
 {
-	(void)argument;
 	while (sim_has(SIM_OUTAGES)) {
 		sim_sleep(sim_between(0, 4000) * SIM_MS);
 		int64_t until_ns = sim_now_ns() +
@@ -541,7 +539,6 @@ void sim_cluster_begin(unsigned servers, unsigned masters, const char *const *na
 
 static bool is_settled(const void *nothing)
 {
-	(void)nothing;
 	for (unsigned i = 0; i < count; i++)
 		for (unsigned j = 0; j < slot_count; j++)
 			if (nodes[i].owner[slots[j]] != owners[slots[j]])

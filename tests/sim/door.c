@@ -282,7 +282,6 @@ void lk__wake_fd_clear(int fd)
 
 static void nothing(void *context)
 {
-	(void)context;
 }
 
 int lk__timer_new(void)
@@ -357,7 +356,6 @@ int lk__set_take(int set_fd, void **data_out, int most)
 
 int lk__socket_new(int family)
 {
-	(void)family;
 	if (sim_has(SIM_SHORTAGES) && sim_chance(SHORT) && sim_happens()) {
 		sim_note("no descriptor is left");
 		errno = EMFILE;
@@ -369,7 +367,6 @@ int lk__socket_new(int family)
 int lk__socket_connect(int fd, const struct sockaddr *address, socklen_t size)
 {
 	const struct sockaddr_in *server = (const struct sockaddr_in *)address;
-	(void)size;
 	descriptor_of(fd)->link = sim_link_new(ntohl(server->sin_addr.s_addr));
 	errno = EINPROGRESS;
 	return -1;
@@ -411,7 +408,6 @@ void lk__socket_discard(int fd)
 
 void lk__socket_tune(int fd, int64_t keepalive_s)
 {
-	(void)fd, (void)keepalive_s;
 }
 
 /* "server-3" and 10.0.0.3 have the number 3, and "server" 0. */
@@ -421,7 +417,6 @@ int lk__look_up(struct addrinfo **addresses_out, const char *host, const char *p
 	static struct addrinfo found[SIM_SERVERS_MAX];
 	const char *digits = strchr(host, '-');
 	size_t number = digits ? (size_t)atoi(digits + 1) % SIM_SERVERS_MAX : 0;
-	(void)port;
 	if (flags & AI_NUMERICHOST) {
 		if (strncmp(host, "10.0.0.", 7) != 0)
 			return EAI_NONAME;
@@ -440,5 +435,4 @@ int lk__look_up(struct addrinfo **addresses_out, const char *host, const char *p
 
 void lk__look_up_free(struct addrinfo *addresses)
 {
-	(void)addresses;
 }

@@ -765,7 +765,6 @@ static void end(void)
 
 static void *run_main(void *argument)
 {
-	(void)argument;
 	begin();
 	sim_mixture_outages(!sim_is_mixed() && sim_chance(300));
 	sim_clocks_begin(sim_servers(), PROCESSES);

@@ -366,7 +366,6 @@ static void stutter(void)
 
 static void *failovers_main(void *argument)
 {
-	(void)argument;
 	while (sim_has(SIM_OUTAGES)) {
 		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
 		if (!sim_has(SIM_OUTAGES) || !sim_happens())
@@ -410,7 +409,6 @@ void sim_failovers_begin(unsigned servers, unsigned watchers)
 
 static bool is_settled(const void *nothing)
 {
-	(void)nothing;
 	for (unsigned i = 0; i < count; i++)
 		if (i != master && !is_whole(i))
 			return false;

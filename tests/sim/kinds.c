@@ -242,7 +242,6 @@ static void *run_main(void *argument)
 {
 	static const int ways[] = {LK_CLOSE_RELEASE, LK_CLOSE_ABANDON, LK_CLOSE_IF_IDLE};
 	int how = sim_stage.closes ? ways[sim_random(3)] : LK_CLOSE_RELEASE;
-	(void)argument;
 	begin();
 	if (sim_stage.closes)
 		sim_sleep(sim_between(0, 3000) * SIM_MS);

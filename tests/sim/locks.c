@@ -126,7 +126,6 @@ static void check_truth(const struct worker *worker, int code, int64_t begun_ns)
 
 static void check_use(void *context)
 {
-	(void)context;
 	if (waiting == 0 || sim_server_owner(0, KEY, NULL, NULL))
 		free_since_ns = sim_now_ns();
 	if (sim_now_ns() - free_since_ns > FREE_MS * SIM_MS)
@@ -272,7 +271,6 @@ static void look_at_connections(void)
 
 static bool others_may_come(const void *context)
 {
-	(void)context;
 	return guest_rounds >= FIRST_GUESTS * FIRST_ROUNDS / 2;
 }
 
@@ -398,7 +396,6 @@ static void *run_main(void *argument)
 	lk_error error;
 	char url[512];
 	bool settled = true;
-	(void)argument;
 	snprintf(url, sizeof(url), URL, connections);
 	for (int i = 0; i < CLIENTS; i++)
 		if (lk_client_open(&clients[i], url, &error) < 0)

@@ -213,7 +213,6 @@ static void ask(void)
 
 static int redis_pcall(lua_State *state)
 {
-	(void)state;
 	ask();
 	return 1;
 }
@@ -261,7 +260,6 @@ static int unknown_global(lua_State *state)
 
 static int new_global(lua_State *state)
 {
-	(void)state;
 	return luaL_error(state, "Attempt to modify a readonly table");
 }
 

@@ -42,7 +42,6 @@ static void others_do(unsigned node, const char *command)
 
 static void second_goes(void *context)
 {
-	(void)context;
 	sim_note("somebody writes over the key on the second node");
 	others_do(1, "SET");
 }
@@ -105,7 +104,6 @@ static void *run_main(void *argument)
 	lk_lock *lock = NULL;
 	lk_error error;
 	int late = 0;
-	(void)argument;
 	clients_open(clients);
 	if (lk_red_lock_new(&lock, clients, NODES, KEY, LK_STRLEN, NULL, &error) < 0)
 		sim_fail("lk_red_lock_new: %s", error.message);

@@ -146,7 +146,6 @@ static void check_refused(const struct worker *worker, const struct wanted *want
 /* In a calm world somebody has something soon. */
 static void check_use(void *context)
 {
-	(void)context;
 	bool used = waiting == 0;
 	for (unsigned i = 0; i < NAMES; i++)
 		used |= holders[i] != NULL;
@@ -374,7 +373,6 @@ static void open_processes(void)
 
 static void *run_main(void *argument)
 {
-	(void)argument;
 	open_processes();
 	for (int i = 0; i < WORKERS; i++) {
 		workers[i] = (struct worker){

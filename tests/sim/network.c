@@ -204,7 +204,6 @@ static void link_arrive(void *context)
 
 static void nothing(void *context)
 {
-	(void)context;
 }
 
 ssize_t sim_link_write(struct sim_link *link, const void *bytes, size_t size)

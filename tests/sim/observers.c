@@ -68,7 +68,6 @@ void sim_observers_end(void)
 
 static bool all_know(const void *nothing)
 {
-	(void)nothing;
 	for (unsigned i = 0; i < count; i++)
 		if (!sim_observer_knows(&watchers[i].told))
 			return false;

@@ -31,7 +31,6 @@ static void outage(unsigned server)
 
 static void *outages_main(void *argument)
 {
-	(void)argument;
 	while (sim_has(SIM_OUTAGES)) {
 		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
 		if (sim_has(SIM_OUTAGES) && sim_happens())

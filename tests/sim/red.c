@@ -209,7 +209,6 @@ static void check_release(const struct worker *worker, const char *key, int code
 /* In a calm world somebody has it soon. */
 static void check_use(void *context)
 {
-	(void)context;
 	if (waiting == 0 || holder || sim_now_ns() < kept_until_ns)
 		free_since_ns = sim_now_ns();
 	if (sim_now_ns() - free_since_ns > FREE_MS * SIM_MS)
@@ -455,7 +454,6 @@ static void start_workers(void)
 static void *run_main(void *argument)
 {
 	bool settled = true;
-	(void)argument;
 	open_processes();
 	start_workers();
 	sim_mixture_outages(red_options.quarantine_ms >= 0);

@@ -17,7 +17,6 @@ static void refuse(void)
 
 static void *refusals_main(void *argument)
 {
-	(void)argument;
 	while (sim_has(SIM_REFUSALS)) {
 		sim_sleep(sim_between(0, sim_chance(300) ? 100 : 1500) * SIM_MS);
 		if (sim_has(SIM_REFUSALS) && sim_happens())

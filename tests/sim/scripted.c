@@ -75,7 +75,6 @@ static void *close_main(void *argument)
 	lk_error error;
 	lk_client *client = client_new("redis://server?" SIM_OPTIONS);
 	lk_lock *lock = lock_new(client, KEY);
-	(void)argument;
 	expect("acquire", 0, acquire(lock, 100, 0, &error), &error);
 	expect("release", 0, lk_lock_release(lock, NULL, &error), &error);
 	hang_for(0, 250);
@@ -112,7 +111,6 @@ static void *multi_main(void *argument)
 	lk_client *clients[2];
 	lk_lock *parts[2], *lock = NULL;
 	lk_error error;
-	(void)argument;
 	for (int i = 0; i < 2; i++) {
 		clients[i] = client_new(urls[i]);
 		parts[i] = lock_new(clients[i], KEY);
@@ -160,7 +158,6 @@ static void *extend_main(void *argument)
 	int64_t deadline_ns = 0;
 	lk_client *client = client_new("redis://server?" SIM_OPTIONS);
 	lk_lock *lock = lock_new(client, KEY);
-	(void)argument;
 	expect("acquire", 0, acquire(lock, 100, 200, &error), &error);
 	struct sim_task *waiter = sim_spawn(waiter_main, lock);
 	lk_lock_deadline_ns(lock, NULL, &deadline_ns, &error);
@@ -398,7 +395,6 @@ static size_t silent_kind;
 static void *silent_main(void *argument)
 {
 	struct silent silent = {.kept = NULL};
-	(void)argument;
 	silent_open(&silent);
 	int64_t begun_ns = sim_now_ns();
 	silences[silent_kind].call(&silent);

@@ -111,7 +111,6 @@ static void *worker_main(void *argument)
 
 static void *forgets_main(void *argument)
 {
-	(void)argument;
 	while (ended < WORKERS) {
 		sim_sleep(sim_between(lease_ms, 4 * lease_ms) * SIM_MS);
 		if (sim_happens())
@@ -146,7 +145,6 @@ static void check_left(void)
 
 static void *run_main(void *argument)
 {
-	(void)argument;
 	open_clients();
 	for (int i = 0; i < WORKERS; i++) {
 		workers[i] = (struct worker){.number = i, .client = clients[i / 2]};

@@ -31,23 +31,19 @@ static void arrive(const struct sim_fiber *here)
 
 static void leave(struct sim_fiber *from, const struct sim_fiber *to)
 {
-	(void)from;
 	__tsan_switch_to_fiber(to->sanitizer, 0);
 }
 
 static void arrive(const struct sim_fiber *here)
 {
-	(void)here;
 }
 #else
 static void leave(struct sim_fiber *from, const struct sim_fiber *to)
 {
-	(void)from, (void)to;
 }
 
 static void arrive(const struct sim_fiber *here)
 {
-	(void)here;
 }
 #endif
 
@@ -59,7 +55,6 @@ static void prepare(struct sim_fiber *fiber)
 	fiber->context.uc_stack.ss_size = fiber->size;
 	makecontext(&fiber->context, fiber->main, 0);
 #else
-	(void)fiber;
 #endif
 }
 

@@ -152,7 +152,6 @@ static void look_at_master(unsigned server)
 
 static void look(void *context)
 {
-	(void)context;
 	if (ended)
 		return;
 	for (unsigned i = 0; i < count; i++) {

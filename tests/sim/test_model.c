@@ -439,7 +439,6 @@ static void round_of_commands(void)
 
 static void test_same_answers_and_keys(void **state)
 {
-	(void)state;
 	server_start(&server, NULL);
 	peer_begin(&asker);
 	model = (struct sim_redis){.tell = tell, .random = first};
@@ -456,7 +455,6 @@ static void test_same_answers_and_keys(void **state)
 
 static void test_each_script_is_asked(void **state)
 {
-	(void)state;
 	if (order_missing())
 		fail_msg("tests/sim/orders.def has no row for %s", order_missing());
 }

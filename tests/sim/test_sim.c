@@ -78,7 +78,6 @@ static void test_world(void **state)
 
 static void test_same_seed_same_course(void **state)
 {
-	(void)state;
 	sim_locks_run(7, false);
 	uint64_t course = sim_course();
 	sim_locks_run(7, false);
@@ -100,20 +99,17 @@ static void run_scripted(void (*world)(uint64_t seed))
 
 static void test_close_gives_back_what_was_lost(void **state)
 {
-	(void)state;
 	run_scripted(sim_close_gives_back_what_was_lost);
 	assert_true(sim_closes_of_what_was_lost() >= SCRIPTED_SEEDS / 2);
 }
 
 static void test_a_multi_lock_connects_to_all_at_once(void **state)
 {
-	(void)state;
 	run_scripted(sim_multi_lock_connects_to_all_at_once);
 }
 
 static void test_a_waiter_behind_an_extension_that_comes_late(void **state)
 {
-	(void)state;
 	run_scripted(sim_waiter_behind_an_extension_that_comes_late);
 }
 
@@ -124,7 +120,6 @@ static void throng_run(uint64_t seed)
 
 static void test_connections_come_and_go(void **state)
 {
-	(void)state;
 	run_scripted(throng_run);
 	struct sim_ways ways = sim_connection_ways();
 	assert_true(ways.opened >= SCRIPTED_SEEDS / 4);
@@ -135,7 +130,6 @@ static void test_connections_come_and_go(void **state)
 
 static void test_a_silence_is_waited_for_once(void **state)
 {
-	(void)state;
 	run_scripted(sim_silence_is_waited_for_once);
 }
 

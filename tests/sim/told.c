@@ -199,7 +199,6 @@ static void made(unsigned server, const struct sim_key *key, const struct sim_it
 {
 	const char *line = strchr(item->bytes, '\n'), *why = strstr(item->bytes, "\n\nwhy-");
 	int number = why ? atoi(why + 6) : ASKS_MAX;
-	(void)server;
 	if (strcmp(key->name, ASK_KEY) != 0 || !line || number >= ASKS_MAX)
 		return;
 	requests[number].came_ns = sim_now_ns();
@@ -305,7 +304,6 @@ static bool is_granted(const void *before)
 
 static bool are_watched(const void *nothing)
 {
-	(void)nothing;
 	return sim_server_trackers(0, KEY) >= 2;
 }
 
@@ -417,7 +415,6 @@ static void end_hold(void)
 
 static void *other_main(void *argument)
 {
-	(void)argument;
 	while (ended < WORKERS) {
 		sim_sleep(sim_between(50, 2 * lease_ms) * SIM_MS);
 		if (ended < WORKERS && sim_happens())
@@ -457,7 +454,6 @@ static void *asker_main(void *argument)
 {
 	lk_lock *lock = NULL;
 	lk_error error;
-	(void)argument;
 	if (lk_lock_new(&lock, asker.client, KEY, LK_STRLEN, &error) < 0)
 		sim_fail("a lock: %s", error.message);
 	while (ended < WORKERS && asked_count < ASKS_MAX) {
@@ -483,7 +479,6 @@ static void client_close(struct sim_client *client)
 static void *run_main(void *argument)
 {
 	char url[256];
-	(void)argument;
 	snprintf(url, sizeof(url),
 		 "redis://server?watchdog_ms=%lld&command_timeout_ms=%d&connect_timeout_ms=400"
 		 "&backoff_min_ms=5&backoff_max_ms=100&client_record=off&look_again_ms=%d",

@@ -181,7 +181,6 @@ static void ran(unsigned number, const char *what, const char *key)
 /* Any server has granted it. */
 static void made(unsigned number, const struct sim_key *key, const struct sim_item *item)
 {
-	(void)number;
 	for (int i = 0; !exact && i < NAMES; i++) {
 		if (strcmp(key->name, names[i]) != 0)
 			continue;
@@ -480,7 +479,6 @@ static void end_hold(lk_lock *lock, const char *name)
 static void *breaker_main(void *argument)
 {
 	lk_lock *locks[NAMES];
-	(void)argument;
 	for (int i = 0; i < NAMES; i++)
 		lock_open(&locks[i], breaker.client, names[i]);
 	while (working > 0) {
@@ -557,7 +555,6 @@ static void cut(void)
 static void *judge_main(void *argument)
 {
 	int64_t cut_ns = sim_now_ns() + sim_between(1000, 3000) * SIM_MS;
-	(void)argument;
 	while (working > 0) {
 		sim_sleep(10 * SIM_MS);
 		for (int i = 0; i < WATCHERS * NAMES; i++)
@@ -641,7 +638,6 @@ static void begin(void)
 
 static void *run_main(void *argument)
 {
-	(void)argument;
 	begin();
 	sim_mixture_outages(false);
 	struct sim_task *breaks = sim_spawn(breaker_main, NULL);

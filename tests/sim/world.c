@@ -283,7 +283,6 @@ void sim_wait(bool (*ready)(const void *subject), const void *subject, int64_t u
 
 static bool never(const void *subject)
 {
-	(void)subject;
 	return false;
 }
 
