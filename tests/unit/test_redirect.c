@@ -14,6 +14,7 @@
 #include "conf/config.h"
 #include "conn/node.h"
 #include "conn/request.h"
+#include "lock/operation.h"
 #include "net/stream.h"
 #include "resp/reply.h"
 
@@ -495,6 +496,18 @@ static void test_what_waits_outlives_a_connection(void **state)
 	lk__request_free(request);
 }
 
+/* Its time may be over before it is asked: a call that asks twice has one limit for both. */
+static void test_a_question_at_its_limit_ends(void **state)
+{
+	(void)state;
+	lk_error error = {.code = 0};
+	lk_client client = {.config = config};
+	assert_int_equal(lk__ask(&client, here.conn, &thread, lk__question(call()), "ask",
+				 lk__now_ns() - LK__MS, &error),
+			 LK_EUNREACHABLE);
+	assert_int_equal(error.code, LK_EUNREACHABLE);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -517,6 +530,7 @@ int main(void)
 		TEST(test_who_has_no_time_is_told),
 		TEST(test_what_waits_can_be_left),
 		TEST(test_what_waits_outlives_a_connection),
+		TEST(test_a_question_at_its_limit_ends),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
