@@ -6,8 +6,9 @@
 --            the newest leader; version: of the value (proclaim.lua); stood: which change of how
 --            the leader stands (standing.lua); previous: the term before; count: of the elections
 --            that it has seen; asked: what the leader was asked to do (ask.lua, order.lua);
---            leaving: a candidate that was about to end when the place was reserved for it. Its
---            name is the channel of those who observe, too
+--            leaving: a candidate that was about to end when the place was reserved for it, and
+--            which change of how it stands that was. Its name is the channel of those who
+--            observe, too
 --   KEYS[4]  lockkeeper_candidates:{key}: those that wait, a hash, see order.lua
 --   KEYS[5]  lockkeeper_order:{key}: their order, a sorted set
 --   ARGV[1]  what: "acquire", "try" (without a place among the candidates), "release", "transfer"
@@ -82,7 +83,8 @@ local function reserve(other)
 	end
 	place_drop(other.field, other.member)
 	if other.standing == LEAVING then
-		redis.call('HSET', record, 'leaving', other.field)
+		redis.call('HSET', record, 'leaving', string.format('%s %.0f', other.field,
+			other.version))
 	end
 	return heard
 end
@@ -217,7 +219,9 @@ local function self_of(was)
 	if was and was.version >= change then
 		return was
 	end
-	local leaves = not was and redis.call('HGET', record, 'leaving') == own
+	local leaving, at_change = string.match(redis.call('HGET', record, 'leaving') or '',
+		'^(%S+) (%d+)$')
+	local leaves = not was and leaving == own and tonumber(at_change) >= change
 	return place_of(own, tonumber(ARGV[7]), leaves and LEAVING or ARGV[8],
 		was and was.since or string.format('%016.0f', now), 0, change)
 end
