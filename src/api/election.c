@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/conn.h"
 #include "lock/async.h"
 #include "lock/hold.h"
 #include "lock/loop.h"
@@ -53,7 +54,8 @@ struct lk_election {
 
 	pthread_mutex_t mutex;   /* also around the starts of its acquires */
 	struct lk__async *async; /* the acquire in flight; NULL: it does not stand */
-	int64_t stood_ns;        /* when that began */
+	int64_t stood_ns;        /* when that began, */
+	int64_t stood_version;   /* and which value it had then */
 	bool joins;              /* it stands again where that can help, and is told by notices */
 	bool withdrawn;          /* it is not to stand any more */
 	bool left;    /* nobody waits for the end of that: what it is granted goes back */
@@ -183,6 +185,35 @@ static void awaiting_wake(const lk_election *election)
 	}
 }
 
+/* The try that was granted may have been under way when the value was changed: then the leader
+ * writes it now. */
+static void value_bring(lk_election *election)
+{
+	const struct lk__owner owner = election_owner(election);
+	struct lk__entry *entry = election->entry;
+	struct lk__stand *stand = &election->stand;
+	struct lk__request *request = NULL;
+	char field[LK__FIELD_SIZE];
+	pthread_mutex_lock(&entry->mutex);
+	const struct lk__hold *hold = lk__entry_hold_of(entry, &owner);
+	uint64_t term = hold ? lk__hold_extra(hold)->fence : 0;
+	if (hold)
+		lk__field(entry, hold->number, field);
+	pthread_mutex_unlock(&entry->mutex);
+	pthread_mutex_lock(&stand->mutex);
+	if (term && stand->version != election->stood_version)
+		request = lk__election_proclaim(&entry->target, field, term, stand->version,
+						stand->value, stand->value_size);
+	pthread_mutex_unlock(&stand->mutex);
+	if (!request) /* without memory it stays as it is */
+		return;
+	request->finish = lk__request_forget;
+	request->resend = true;
+	request->deadline_ns = question_until_ns(election);
+	if (!lk__conn_offer(lk__entry_scripts(entry), request))
+		lk__request_free(request);
+}
+
 static int election_stand(lk_election *election, int64_t wait_ms, bool joins, lk_error *error);
 
 static bool election_joins(lk_election *election)
@@ -203,6 +234,8 @@ static void standing_over(struct lk__completion *completion)
 	bool told = code && !again && election->joins && !election->withdrawn;
 	if (election->left && !code)
 		election_drop(election, true);
+	else if (!code)
+		value_bring(election);
 	if (election->rejoins) {
 		again = election_joins(election);
 		told = !again;
@@ -238,6 +271,9 @@ static int election_stand(lk_election *election, int64_t wait_ms, bool joins, lk
 	election->joins = joins;
 	election->withdrawn = election->left = election->rejoins = false;
 	election->stood_ns = lk__now_ns();
+	pthread_mutex_lock(&election->stand.mutex);
+	election->stood_version = election->stand.version;
+	pthread_mutex_unlock(&election->stand.mutex);
 	atomic_fetch_add(&election->refs, 1);
 	int rc = lk__async_start(completion, election->entry, &want, error);
 	if (rc < 0) {

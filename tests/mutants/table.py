@@ -405,6 +405,9 @@ MUTANTS = [
         (STAND, "'value', ARGV[11], 'version'",
          "'value', redis.call('HGET', record, 'value') or ARGV[11], 'version'")],
         World("elections")),
+    Mutant("election-value-late", "a leader keeps the value that its last try brought", [
+        (ELECTION, "\t\tvalue_bring(election);\n", "\t\t(void)0;\n")],
+        World("elections")),
     Mutant("election-unmissed", "an observer is not told that it has missed leaders", [
         (ELECTION, "leader->missed = election->has_seen && !next;",
          "leader->missed = election->has_seen && !next && leader->term == 0;")],

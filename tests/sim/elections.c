@@ -6,11 +6,10 @@
  * or to one that does not, and are freed while they wait or lead. Processes are suspended for
  * longer than their lease, or die: from outside that is a suspension whose connections end.
  *
- * What must hold is said in terms.h. No call may last longer than its limit. When the troubles are
+ * What must hold is said in terms.h. No call lasts longer than its limit. When the troubles are
  * over each candidate gets in, within a bound; and when the process of a leader dies, or that of
  * its heir, another leads within one lease, and what it takes those behind to look. Then each
- * observer knows what the server has. Then the process of a leader may be drained, which hands
- * over. In the end nobody has the place, nor waits.
+ * observer knows what the server has, and a leader may be drained. Then nobody leads or waits.
  */
 #include "elections.h"
 
@@ -210,22 +209,20 @@ static void stand_otherwise(struct sim_candidate *candidate)
 	static const int expected[] = {0, LK_EMAYBEHELD, LK_EUNREACHABLE, LK_EUNAVAILABLE};
 	lk_error error = {.code = 0};
 	struct sim_call call = sim_call("set_standing");
-	bool all = sim_chance(200);
+	int rc, all = sim_chance(200);
 	lk_election_options *stands = &candidate->options;
-	if (!all) {
+	if (all) {
+		sim_retires(1, true);
+		rc = lk_election_retire(candidate->election, &error);
+		sim_retires(-1, rc >= 0);
+	} else {
 		stands->priority = (int)sim_between(-1, 1);
 		stands->standing = (int)sim_random(3);
 		sim_stands_begin(candidate);
-	} else {
-		sim_retires(true);
-	}
-	int rc = all ? lk_election_retire(candidate->election, &error)
-		     : lk_election_set_standing(candidate->election, stands->priority,
-						stands->standing, &error);
-	if (all)
-		sim_retires(rc >= 0);
-	else
+		rc = lk_election_set_standing(candidate->election, stands->priority,
+					      stands->standing, &error);
 		sim_stands_end(candidate, rc == 0);
+	}
 	sim_note("candidate %d stands otherwise%s: %s", candidate->number, all ? ", as all do" : "",
 		 sim_outcome(rc < 0 ? rc : 0));
 	sim_check_limit(&call, 0);
@@ -237,6 +234,7 @@ static void stand_otherwise(struct sim_candidate *candidate)
 static bool lead(struct sim_candidate *candidate)
 {
 	lk_candidate found[SIM_CANDIDATES];
+	sim_check_value(candidate);
 	for (int64_t steps = sim_between(0, 3); steps > 0; steps--) {
 		sim_sleep(sim_between(0, sim_chance(300) ? 2 * SIM_WATCHDOG_MS : 50) * SIM_MS);
 		if (!sim_candidate_leads(candidate)) {
@@ -377,6 +375,10 @@ static void join(struct sim_candidate *candidate, int64_t wait_ms)
 		sim_fail("join: %s", error.message);
 	for (int changes = sim_chance(150) ? 3 : 0; changes > 0; changes--)
 		stand_otherwise(candidate);
+	if (sim_chance(300)) { /* perhaps while its first try is under way */
+		sim_sleep(sim_random(3) * SIM_MS);
+		proclaim(candidate, false);
+	}
 	sim_wait(is_told, candidate, sim_now_ns() + wait_ms * SIM_MS);
 	if (sim_chance(200))
 		proclaim(candidate, false);

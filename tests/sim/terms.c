@@ -22,6 +22,8 @@
 #define FORGOTTEN_MS 1000 /* after a loss of data so much later all that was granted is over */
 #define REST_MS (SIM_WATCHDOG_MS / 10) /* that one which was told to stop has for it */
 #define HEIR_MS 900                    /* for which a place is kept for who is to lead */
+#define VALUE_LOOKS 20                 /* so many of these pauses later one leads with its value */
+#define VALUE_PAUSE_MS 5
 
 struct term {
 	uint64_t number;
@@ -38,6 +40,7 @@ static unsigned count;
 static bool gives_time;
 static int transfers;        /* such calls run now */
 static unsigned retirements; /* of all who stood then */
+static int retiring;         /* such calls run now */
 static bool retires_late;    /* one more may come at any time */
 static const struct sim_candidate *heir;
 static int64_t heir_until_ns;
@@ -253,9 +256,10 @@ void sim_candidate_begin(struct sim_candidate *candidate)
 	candidate->until_ns = 0;
 }
 
-void sim_retires(bool known)
+void sim_retires(int more, bool known)
 {
 	retirements++;
+	retiring += more;
 	retires_late |= !known;
 	for (int i = 0; i < SIM_CANDIDATES; i++)
 		sim_candidates[i].stands_so = false;
@@ -271,7 +275,8 @@ void sim_stands_begin(struct sim_candidate *candidate)
 void sim_stands_end(struct sim_candidate *candidate, bool known)
 {
 	const struct sim_key *waiters = sim_server_key(keeper(), WAITERS);
-	candidate->stands_so = known && candidate->retired_before == retirements && !retires_late;
+	candidate->stands_so = known && candidate->retired_before == retirements && retiring == 0 &&
+			       !retires_late;
 	for (size_t i = 0; waiters && candidate->stands_so && i < waiters->count; i++) {
 		const char *text = waiters->items[i].value, *value = strrchr(text, ' ');
 		struct standing stands;
@@ -284,6 +289,8 @@ void sim_stands_end(struct sim_candidate *candidate, bool known)
 
 void sim_candidate_stands(struct sim_candidate *candidate)
 {
+	if (heir == candidate) /* it has left since */
+		heir = NULL;
 	candidate->leaves = false;
 	candidate->until_ns = 0;
 	candidate->id[0] = '\0';
@@ -421,6 +428,22 @@ void sim_check_leader(const struct sim_candidate *candidate, const lk_leader *le
 		sim_fail("candidate %d does not leave, and is asked to", candidate->number);
 }
 
+void sim_check_value(struct sim_candidate *candidate)
+{
+	lk_leader leader = LK_LEADER_INIT;
+	lk_error error = {.code = 0};
+	for (int looks = 0; sim_is_calm() && looks < VALUE_LOOKS; looks++) {
+		sim_sleep(VALUE_PAUSE_MS * SIM_MS);
+		if (!sim_candidate_leads(candidate) ||
+		    lk_election_leader(candidate->election, &leader, &error) < 0 ||
+		    strcmp(leader.value, candidate->value) == 0)
+			return;
+	}
+	if (sim_is_calm())
+		sim_fail("candidate %d leads with %s, and has said %s", candidate->number,
+			 leader.value, candidate->value);
+}
+
 /* A failover may undo a term of which no candidate knows yet, and an observer may. */
 static bool may_be_undone(const struct term *term)
 {
@@ -520,6 +543,7 @@ void sim_terms_begin(bool all_run)
 	count = 0;
 	transfers = 0;
 	retirements = 0;
+	retiring = 0;
 	retires_late = false;
 	heir = NULL;
 	gives_time = all_run;

@@ -63,8 +63,9 @@ void sim_candidate_stands(struct sim_candidate *candidate);
 /* Looks whether it leads, by what the library says. */
 bool sim_candidate_leads(struct sim_candidate *candidate);
 
-/* All are about to be told to make way, or were: `known`, and the server has done it, once. */
-void sim_retires(bool known);
+/* All are about to be told to make way (`more` is 1), or were (-1): `known`, and the server has
+ * done it, once. */
+void sim_retires(int more, bool known);
 
 /* One changes how it stands, which begins; and ends: `known`, the server has written that. */
 void sim_stands_begin(struct sim_candidate *candidate);
@@ -79,6 +80,10 @@ void sim_transfer_ends(const struct sim_candidate *to);
 /* What the server says of the leader, as one was told that leads from before the question to behind
  * the answer. */
 void sim_check_leader(const struct sim_candidate *candidate, const lk_leader *leader);
+
+/* Where nothing is lost: it leads with what it has said last, or soon does, if its last try was
+ * under way when it said that. */
+void sim_check_value(struct sim_candidate *candidate);
 
 void sim_observed(struct sim_observer *observer, const lk_leader *leader);
 
