@@ -587,31 +587,28 @@ static void page_ask_ahead(lk_scan *scan)
 		lk__request_free(batch);
 }
 
-/* The key that is looked at from now on. */
-static int look_begin(lk_scan *scan, const char *prefix, const char *key, size_t key_size,
-		      lk_lock_info *info, lk_error *error)
+/* The key that is looked at from now on, which is taken over; NULL: there was no memory for it. */
+static int look_begin(lk_scan *scan, char *key, size_t size, lk_lock_info *info, lk_error *error)
 {
 	struct lk__look *look = &scan->look;
-	size_t prefix_size = strlen(prefix);
+	size_t prefix = strlen(scan->client->config->key_prefix);
 	look_clear(look);
-	look->key = malloc(prefix_size + key_size + 1);
-	if (!look->key)
+	if (!key)
 		return lk__fail(error, LK_ENOMEM, "inspect: out of memory");
-	memcpy(mempcpy(look->key, prefix, prefix_size), key, key_size);
-	look->key_size = prefix_size + key_size;
-	look->key[look->key_size] = 0;
-	size_t own_prefix = strlen(scan->client->config->key_prefix);
-	*info = (lk_lock_info){.name = look->key + own_prefix,
-			       .name_size = look->key_size - own_prefix,
-			       .type = "none"};
+	look->key = key;
+	look->key_size = size;
+	*info = (lk_lock_info){.name = key + prefix, .name_size = size - prefix, .type = "none"};
 	return 0;
 }
 
 /* Looks at a key that SCAN has found; `parts`: the answers about it, or NULL to ask for them. */
-static int scan_look_at(lk_scan *scan, const redisReply *key, redisReply **parts,
+static int scan_look_at(lk_scan *scan, const redisReply *found, redisReply **parts,
 			lk_lock_info *info, lk_error *error)
 {
-	int rc = look_begin(scan, "", key->str, (size_t)key->len, info, error);
+	char *key = malloc((size_t)found->len + 1);
+	if (key)
+		memcpy(key, found->str, (size_t)found->len + 1);
+	int rc = look_begin(scan, key, (size_t)found->len, info, error);
 	if (rc < 0)
 		return rc;
 	scan->look.parts = parts;
@@ -755,11 +752,13 @@ static void look_contradicts(const struct lk__look *look, const lk_lock_info *in
 		lk__doubt_key(client, look->key, look->key_size);
 }
 
-/* 1, 0 when the key is not a lock, or a code. */
+/* 1 or a code. */
 static int look_by_name(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info,
 			lk_error *error)
 {
-	int rc = look_begin(scan, scan->client->config->key_prefix, name, name_size, info, error);
+	size_t size = 0;
+	char *key = lk__key_new(scan->client, name, name_size, &size);
+	int rc = look_begin(scan, key, size, info, error);
 	if (rc == 0)
 		rc = show_look(scan, info, error);
 	if (rc == 1)
@@ -770,16 +769,16 @@ static int look_by_name(lk_scan *scan, const void *name, size_t name_size, lk_lo
 int lk_scan_show(lk_scan *scan, const void *name, size_t name_size, lk_lock_info *info_out,
 		 lk_error *error)
 {
-	lk_lock_info info = {.name = NULL};
+	const char *operation = "lk_scan_show";
+	lk_lock_info info;
 	int saved;
 	if (!scan || !name || !info_out)
-		return lk__fail(error, LK_EINVAL, "lk_scan_show: an argument is NULL");
-	int rc = info_check("lk_scan_show", info_out, error);
+		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
+	int rc = info_check(operation, info_out, error);
 	if (rc == 0)
-		rc = lk__name_check(scan->client, name, &name_size, "lk_scan_show", error);
-	if (rc < 0)
-		return rc;
-	rc = lk__enter(scan->client, "lk_scan_show", &scan->look.thread, &saved, error);
+		rc = lk__name_check(scan->client, name, &name_size, operation, error);
+	if (rc == 0)
+		rc = lk__enter(scan->client, operation, &scan->look.thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	rc = look_by_name(scan, name, name_size, &info, error);

@@ -99,30 +99,57 @@ int lk_client_stats(lk_client *client, lk_stats *stats_out, lk_error *error)
 	return 0;
 }
 
-/* ---- names whose locks are counted apart: declared before there are locks ---- */
+/* ---- text, for Prometheus and for labels ---- */
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* A copy with a NUL, in which what is no UTF-8, which readers of metrics refuse, and a NUL are
- * U+FFFD. To be freed; NULL when out of memory. */
-static char *label_new(const void *bytes, size_t size)
+struct text {
+	const lk_stats_source *sources;
+	size_t count;
+	bool open; /* OpenMetrics */
+	char *buffer;
+	size_t size, length; /* `length` may be more than `size` */
+};
+
+static void put_bytes(struct text *text, const char *bytes, size_t size)
 {
-	const char *at = bytes;
-	char *label = malloc(size * strlen(REPLACEMENT) + 1), *end = label;
-	while (label && size > 0) {
-		size_t length = lk__utf8_size(at, size);
-		bool fits = length > 0 && *at;
-		const char *from = fits ? at : REPLACEMENT;
-		size_t count = fits ? length : strlen(REPLACEMENT);
-		memcpy(end, from, count);
-		end += count;
-		length = length ? length : 1;
-		at += length;
-		size -= length;
+	if (text->length < text->size) {
+		size_t room = text->size - text->length;
+		memcpy(text->buffer + text->length, bytes, size < room ? size : room);
 	}
-	if (label)
-		*end = '\0';
-	return label;
+	text->length += size;
+}
+
+static void put(struct text *text, const char *word)
+{
+	put_bytes(text, word, strlen(word));
+}
+
+/* Puts one character, and tells how many bytes it has. What is no UTF-8, which readers of metrics
+ * refuse, and a NUL are U+FFFD. */
+static size_t put_character(struct text *text, const char *at, size_t size)
+{
+	size_t length = lk__utf8_size(at, size);
+	if (length > 0 && *at)
+		put_bytes(text, at, length);
+	else
+		put(text, REPLACEMENT);
+	return length ? length : 1;
+}
+
+/* ---- names whose locks are counted apart: declared before there are locks ---- */
+
+/* A copy of such characters, with a NUL. To be freed; NULL when out of memory. */
+static char *label_new(const char *bytes, size_t size)
+{
+	size_t room = size * strlen(REPLACEMENT);
+	struct text label = {.buffer = malloc(room + 1), .size = room};
+	if (!label.buffer)
+		return NULL;
+	for (size_t at = 0; at < size;)
+		at += put_character(&label, bytes + at, size - at);
+	label.buffer[label.length] = '\0';
+	return label.buffer;
 }
 
 #define REST "other"
@@ -248,14 +275,6 @@ int lk_stats_declare(lk_client *client, const void *name, size_t name_size, lk_e
 #define US_PER_S 1000000
 #define LINE_SIZE 128
 
-struct text {
-	const lk_stats_source *sources;
-	size_t count;
-	bool open; /* OpenMetrics */
-	char *buffer;
-	size_t size, length; /* `length` may be more than `size` */
-};
-
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 
 struct series {
@@ -287,22 +306,6 @@ static const struct series table[] = {
 #undef HISTOGRAM
 };
 
-/* ---- text ---- */
-
-static void put_bytes(struct text *text, const char *bytes, size_t size)
-{
-	if (text->length < text->size) {
-		size_t room = text->size - text->length;
-		memcpy(text->buffer + text->length, bytes, size < room ? size : room);
-	}
-	text->length += size;
-}
-
-static void put(struct text *text, const char *word)
-{
-	put_bytes(text, word, strlen(word));
-}
-
 __attribute__((format(printf, 2, 3))) static void putf(struct text *text, const char *format, ...)
 {
 	char line[LINE_SIZE];
@@ -318,16 +321,13 @@ static void put_value(struct text *text, const char *value)
 {
 	const char *end = value + strlen(value);
 	while (value < end) {
-		size_t size = lk__utf8_size(value, (size_t)(end - value));
 		if (*value == '\n')
 			put(text, "\\n");
 		else if (*value == '"' || *value == '\\')
 			putf(text, "\\%c", *value);
-		else if (size > 0)
-			put_bytes(text, value, size);
 		else
-			put(text, "\xef\xbf\xbd");
-		value += size > 0 ? size : 1;
+			value += put_character(text, value, (size_t)(end - value)) - 1;
+		value++;
 	}
 }
 
