@@ -24,6 +24,7 @@
 #define LATE_NS (2000 * LK__MS)   /* a look so long after the end of a lease says nothing of it */
 #define SYNC_NS (250 * LK__MS)
 #define LOOKS_MOST 20 /* at a key that changes between two questions about it */
+#define FLUSHED (1u << LK__TRACKING_FLUSHED) /* among the news: all keys there are gone */
 #define LOST "the connection that tells was lost"
 
 /* ---- what tells of a name ---- */
@@ -32,16 +33,12 @@
 static void watched_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
 			 struct lk__deferred *after)
 {
-	static const unsigned bits[] = {[LK__TRACKING_TOUCHED] = LK__NEWS_TOUCHED,
-					[LK__TRACKING_FLUSHED] = LK__NEWS_FLUSHED,
-					[LK__TRACKING_LOST] = LK__NEWS_LOST,
-					[LK__TRACKING_BEGINS] = LK__NEWS_BEGINS};
 	struct lk__watched *watched = (struct lk__watched *)((char *)tracker -
 							     offsetof(struct lk__watched, tracker));
 	struct lk__thread *thread = atomic_load(&watched->watch->thread);
 	int64_t never = 0;
 	atomic_compare_exchange_strong(&watched->touched_ns, &never, lk__now_ns());
-	atomic_fetch_or(&watched->news, bits[news]);
+	atomic_fetch_or(&watched->news, 1u << news);
 	if (thread)
 		lk__after_wake(after, thread);
 }
@@ -375,8 +372,8 @@ static bool has_expired(const lk_watch *watch, const struct lk__watch_holder *wa
 /* What was told while the look was under way says so once. */
 static bool was_flushed(struct lk__watched *watched)
 {
-	if (atomic_fetch_and(&watched->news, ~(unsigned)LK__NEWS_FLUSHED) & LK__NEWS_FLUSHED) {
-		atomic_fetch_or(&watched->news, LK__NEWS_TOUCHED);
+	if (atomic_fetch_and(&watched->news, ~FLUSHED) & FLUSHED) {
+		atomic_fetch_or(&watched->news, 1u << LK__TRACKING_TOUCHED);
 		watched->flushed = true;
 	}
 	return watched->flushed;
@@ -886,11 +883,11 @@ static int sync_step(lk_watch *watch)
 static int news_take(struct lk__watched *watched)
 {
 	unsigned news = atomic_exchange(&watched->news, 0);
-	if (news & LK__NEWS_FLUSHED)
+	if (news & FLUSHED)
 		watched->flushed = true;
 	if (news)
 		watched->due_ns = 0;
-	if (!(news & LK__NEWS_LOST))
+	if (!(news & (1u << LK__TRACKING_LOST)))
 		return 0;
 	watched->due_ns = settle_ns(watched);
 	return watched->known && watched->told ? watch_gap(watched, LOST) : 0;

@@ -28,14 +28,6 @@
 
 #define LK__WATCH_RECORDS_MAX 16 /* of new owners, in one look */
 
-/* The server has told this of a name since the last look. */
-enum lk__watch_news {
-	LK__NEWS_TOUCHED = 1,
-	LK__NEWS_FLUSHED = 2, /* all keys there are gone */
-	LK__NEWS_LOST = 4,    /* what told is gone */
-	LK__NEWS_BEGINS = 8,  /* it can tell */
-};
-
 /* One who has a lock, as of the last look. */
 struct lk__watch_holder {
 	char *field; /* to be freed */
@@ -63,7 +55,7 @@ struct lk__watched {
 	/* ---- what tells ---- */
 	struct lk__node *node; /* NULL: not chosen yet */
 	struct lk__tracker tracker;
-	_Atomic unsigned news;        /* enum lk__watch_news */
+	_Atomic unsigned news;        /* since the last look: 1 << enum lk__tracking_news */
 	_Atomic int64_t touched_ns;   /* when the first of them came; 0 */
 	struct lk__watch_ear release; /* on the lock's channel, */
 	struct lk__watch_ear broken;  /* and behind that */
