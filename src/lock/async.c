@@ -9,11 +9,48 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "conn/node.h"
+#include "lock/adopt.h"
 #include "lock/counter.h"
+#include "lock/extend.h"
 #include "lock/loop.h"
 #include "lock/multi.h"
+#include "lock/release.h"
 #include "sync/recipes.h"
 #include "topo/topo.h"
+
+enum async_state {
+	ASYNC_FREE,    /* waits for the next request */
+	ASYNC_STARTED, /* not resumed yet */
+	ASYNC_WAITING,
+};
+
+struct lk__async {
+	struct lk__thread thread;      /* first: it is found by that */
+	struct lk__ready place;        /* in the list of those that are ready, */
+	_Atomic bool ready;            /* where it is */
+	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
+	struct lk__heap_node timer;
+	_Atomic int state;
+	lk_client *client;
+	struct lk__completion *completion;
+	struct lk__async_want want;
+	char *note, *adopts; /* of its acquire; NULL: none */
+	_Atomic bool cancelled;
+	struct lk__async_multi *multi; /* of a multi lock; else NULL */
+	struct lk__op *op;             /* one of these, or that of `multi` */
+	union {
+		struct {
+			union {
+				struct lk__acquire acquire;
+				struct lk__adopting adopting;
+			};
+			struct lk__grant grant;
+		};
+		struct lk__releasing releasing;
+		struct lk__extending extending;
+		struct lk__question question;
+	};
+};
 
 /* ---- what is granted, until it is taken ---- */
 

@@ -15,12 +15,9 @@
 #define LK__LOCK_ASYNC_H
 
 #include "lock/acquire.h"
-#include "lock/adopt.h"
 #include "lock/completion_queue.h"
-#include "lock/extend.h"
-#include "lock/multi.h"
-#include "lock/operation.h"
-#include "lock/release.h"
+
+struct lk__multi;
 
 /* How a request is driven. */
 enum lk__async_way {
@@ -77,46 +74,5 @@ int64_t lk__async_turn(lk_client *client, bool *any_out);
 /* The loop has ended, and the connections are closed: every request is completed. */
 void lk__async_end(lk_client *client);
 void lk__async_free(lk_client *client);
-
-/* ---- a call from the inside ---- */
-
-/*
- * One asynchronous call from the inside: an operation, and what its completion says of it.
- * Only the loop resumes a call.
- */
-
-enum async_state {
-	ASYNC_FREE,    /* waits for the next request */
-	ASYNC_STARTED, /* not resumed yet */
-	ASYNC_WAITING,
-};
-
-struct lk__async {
-	struct lk__thread thread;      /* first: it is found by that */
-	struct lk__ready place;        /* in the list of those that are ready, */
-	_Atomic bool ready;            /* where it is */
-	struct lk__async *prev, *next; /* among those in flight, the loop's; or the free ones */
-	struct lk__heap_node timer;
-	_Atomic int state;
-	lk_client *client;
-	struct lk__completion *completion;
-	struct lk__async_want want;
-	char *note, *adopts; /* of its acquire; NULL: none */
-	_Atomic bool cancelled;
-	struct lk__async_multi *multi; /* of a multi lock; else NULL */
-	struct lk__op *op;             /* one of these, or that of `multi` */
-	union {
-		struct {
-			union {
-				struct lk__acquire acquire;
-				struct lk__adopting adopting;
-			};
-			struct lk__grant grant;
-		};
-		struct lk__releasing releasing;
-		struct lk__extending extending;
-		struct lk__question question;
-	};
-};
 
 #endif
