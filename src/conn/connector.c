@@ -248,15 +248,6 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
 				       reply->element[i]->integer == 1;
 }
 
-/* Where the answer to HELLO has the value of that name, or 0. */
-static size_t hello_at(const redisReply *hello, const char *name)
-{
-	for (size_t i = 0; hello->type == REDIS_REPLY_ARRAY && i + 1 < hello->elements; i += 2)
-		if (strcmp(lk__element_text(hello, i), name) == 0)
-			return i + 1;
-	return 0;
-}
-
 /*
  * A proxy that spreads keys over servers asks all of them, and passes one answer on, or answers
  * itself. What is of one connection alone it takes out: then there is no id, which each server
@@ -264,10 +255,9 @@ static size_t hello_at(const redisReply *hello, const char *name)
  */
 static bool hello_spreads(const redisReply *hello)
 {
-	size_t at = hello_at(hello, "id");
-	return at > 0 && (hello->element[at]->type == REDIS_REPLY_NIL ||
-			  (hello->element[at]->type == REDIS_REPLY_INTEGER &&
-			   hello->element[at]->integer == 0));
+	const redisReply *id = lk__field_value(hello, "id");
+	return id && (id->type == REDIS_REPLY_NIL ||
+		      (id->type == REDIS_REPLY_INTEGER && id->integer == 0));
 }
 
 /* Another script may come between the commands of one: two owners. */
@@ -280,9 +270,8 @@ static int greeter_unsafe(struct greeter *greeter, const char *is)
 
 static int greeter_hello(struct greeter *greeter, const redisReply *hello)
 {
-	size_t server = hello_at(hello, "server");
 	greeter->greeting.spreads = hello_spreads(hello);
-	if (server > 0 && strcmp(lk__element_text(hello, server), "infinispan") == 0)
+	if (strcmp(lk__field_text(hello, "server"), "infinispan") == 0)
 		return greeter_unsafe(greeter, "is");
 	return 0;
 }

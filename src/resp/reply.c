@@ -184,6 +184,31 @@ const char *lk__element_text(const redisReply *array, size_t index)
 	return is ? array->element[index]->str : "";
 }
 
+const redisReply *lk__field_value(const redisReply *list, const char *field)
+{
+	for (size_t i = 0; list->type == REDIS_REPLY_ARRAY && i + 1 < list->elements; i += 2)
+		if (strcmp(lk__element_text(list, i), field) == 0)
+			return list->element[i + 1];
+	return NULL;
+}
+
+const char *lk__field_text(const redisReply *list, const char *field)
+{
+	const redisReply *value = lk__field_value(list, field);
+	return value && value->type == REDIS_REPLY_STRING ? value->str : "";
+}
+
+const char *lk__info_find(const char *info, const char *name)
+{
+	size_t size = strlen(name);
+	for (const char *line = info; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, size) == 0 && line[size] == ':')
+			return line + size + 1;
+	}
+	return NULL;
+}
+
 /* ---- numbers ---- */
 
 size_t lk__number_write(char out[LK__NUMBER_SIZE], uint64_t number)

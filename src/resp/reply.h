@@ -44,6 +44,15 @@ bool lk__reader_begun(const struct lk__reader *reader);
 /* The string at that place of an array, or "". */
 const char *lk__element_text(const redisReply *array, size_t index);
 
+/* The value of a field in a list of fields and values, as HELLO and sentinels answer; NULL: it has
+ * none. And its text, or "". */
+const redisReply *lk__field_value(const redisReply *list, const char *field);
+const char *lk__field_text(const redisReply *list, const char *field);
+
+/* The value behind "name:" at the beginning of a line of INFO's text, with what follows it; NULL:
+ * there is none. */
+const char *lk__info_find(const char *info, const char *name);
+
 /*
  * ---- numbers ----
  *

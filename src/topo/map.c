@@ -28,25 +28,15 @@ static bool node_read(struct lk__map_node *node, const redisReply *reply, const 
 	    reply->element[NODE_PORT]->type != REDIS_REPLY_INTEGER ||
 	    reply->element[NODE_ID]->type != REDIS_REPLY_STRING)
 		return false;
-	const redisReply *host = reply->element[NODE_HOST];
-	const char *name = host->type == REDIS_REPLY_STRING ? host->str : "";
 	snprintf(node->id, sizeof(node->id), "%s", reply->element[NODE_ID]->str);
-	return place_write(node->place, name, asked, reply->element[NODE_PORT]->integer);
+	return place_write(node->place, lk__element_text(reply, NODE_HOST), asked,
+			   reply->element[NODE_PORT]->integer);
 }
 
 /* The value of "ip" in what more is told of a node, or "". */
 static const char *node_ip(const redisReply *node)
 {
-	const redisReply *more = node->elements > NODE_MORE ? node->element[NODE_MORE] : NULL;
-	if (!more || more->type != REDIS_REPLY_ARRAY)
-		return "";
-	for (size_t i = 0; i + 1 < more->elements; i += 2) {
-		const redisReply *name = more->element[i], *value = more->element[i + 1];
-		if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
-		    strcmp(name->str, "ip") == 0)
-			return value->str;
-	}
-	return "";
+	return node->elements > NODE_MORE ? lk__field_text(node->element[NODE_MORE], "ip") : "";
 }
 
 static void master_replica(struct lk__map_master *master, const redisReply *reply,

@@ -76,26 +76,17 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 	}
 }
 
-const char *lk__sentinel_field(const redisReply *instance, const char *field)
-{
-	for (size_t i = 0; instance->type == REDIS_REPLY_ARRAY && i + 1 < instance->elements;
-	     i += 2)
-		if (strcmp(lk__element_text(instance, i), field) == 0)
-			return lk__element_text(instance, i + 1);
-	return "";
-}
-
 bool lk__sentinel_place(const redisReply *instance, char *place_out)
 {
-	return place_write(place_out, lk__sentinel_field(instance, "ip"),
-			   lk__sentinel_field(instance, "port"));
+	return place_write(place_out, lk__field_text(instance, "ip"),
+			   lk__field_text(instance, "port"));
 }
 
 static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 {
 	char place[LK__PLACE_SIZE];
 	if (lk__sentinel_place(other, place))
-		lk__scout_learn(scout, place, lk__sentinel_field(other, "runid"));
+		lk__scout_learn(scout, place, lk__field_text(other, "runid"));
 }
 
 /*
@@ -110,10 +101,10 @@ static void sentinel_other(struct lk__scout *scout, const redisReply *other)
 static bool is_alive(const redisReply *replica)
 {
 	int64_t silent_ms;
-	const char *flags = lk__sentinel_field(replica, "flags");
+	const char *flags = lk__field_text(replica, "flags");
 	bool heard = !strstr(flags, "disconnected") ||
-		     !lk__number_read(lk__sentinel_field(replica, "last-ok-ping-reply"), 0,
-				      INT64_MAX, &silent_ms) ||
+		     !lk__number_read(lk__field_text(replica, "last-ok-ping-reply"), 0, INT64_MAX,
+				      &silent_ms) ||
 		     silent_ms < UNHEARD_MS;
 	bool down = strstr(flags, "s_down") || strstr(flags, "o_down");
 	return strstr(flags, "promoted") || (heard && !down);
@@ -121,13 +112,13 @@ static bool is_alive(const redisReply *replica)
 
 static bool field_is(const redisReply *replica, const char *field, const char *value)
 {
-	return strcmp(lk__sentinel_field(replica, field), value) == 0;
+	return strcmp(lk__field_text(replica, field), value) == 0;
 }
 
 static int64_t field_number(const redisReply *replica, const char *field, int64_t otherwise)
 {
 	int64_t number = otherwise;
-	lk__number_read(lk__sentinel_field(replica, field), INT64_MIN, INT64_MAX, &number);
+	lk__number_read(lk__field_text(replica, field), INT64_MIN, INT64_MAX, &number);
 	return number;
 }
 
@@ -182,7 +173,7 @@ static void sentinel_replica(struct lk__scout *scout, const struct lk__peer *pee
 		.place = place,
 		.alive = is_alive(replica),
 		.follows = follows(replica),
-		.promoted = strstr(lk__sentinel_field(replica, "flags"), "promoted"),
+		.promoted = strstr(lk__field_text(replica, "flags"), "promoted"),
 		.was_master = was_master(replica),
 		.joins = is_joining(replicas, replica),
 	};

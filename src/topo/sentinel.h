@@ -14,10 +14,6 @@ struct lk__link;
  * NULL: out of memory. */
 struct lk_config *lk__sentinel_config(const struct lk_config *config);
 
-/* Sentinels describe an instance as a flat list of fields and values. Returns "" if the field is
- * missing. */
-const char *lk__sentinel_field(const redisReply *instance, const char *field);
-
 /* Writes the place of an instance into LK__PLACE_SIZE bytes; false: it has none. */
 bool lk__sentinel_place(const redisReply *instance, char *place_out);
 

@@ -156,16 +156,10 @@ const char *lk__facts_setting(size_t index)
 /* Copies the value behind "name:" at the start of a line; false when there is none. */
 static bool info_text(const char *info, const char *name, char *text_out, size_t room)
 {
-	size_t size = strlen(name);
-	for (const char *line = info; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, size) == 0 && line[size] == ':') {
-			const char *value = line + size + 1;
-			snprintf(text_out, room, "%.*s", (int)strcspn(value, "\r\n"), value);
-			return true;
-		}
-	}
-	return false;
+	const char *value = lk__info_find(info, name);
+	if (value)
+		snprintf(text_out, room, "%.*s", (int)strcspn(value, "\r\n"), value);
+	return value;
 }
 
 static bool info_is(const char *info, const char *name, const char *value)
@@ -377,13 +371,8 @@ static int ask_hello(struct lk__facts *facts, const struct lk__asked *asked, lk_
 	struct lk__request *hello = lk__asked_say(asked, LK__SAY("HELLO", "2"), &rc, error);
 	if (!hello)
 		return asked_is_ours(rc) ? rc : LK__WAIT_READY;
-	const redisReply *reply = hello->reply;
-	for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
-		const redisReply *name = reply->element[i], *value = reply->element[i + 1];
-		if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
-		    strcmp(name->str, "server") == 0)
-			snprintf(facts->hello, sizeof(facts->hello), "%.23s", value->str);
-	}
+	const char *server = lk__field_text(hello->reply, "server");
+	snprintf(facts->hello, sizeof(facts->hello), "%.23s", server);
 	lk__request_free(hello);
 	return LK__WAIT_READY;
 }
@@ -685,7 +674,7 @@ static void read_master(struct lk__facts *facts, const redisReply *reply)
 	if (lk__sentinel_place(reply, place))
 		snprintf(facts->master, sizeof(facts->master), "%s", place);
 	if (*place)
-		lk__number_read(lk__sentinel_field(reply, "down-after-milliseconds"), 0, INT64_MAX,
+		lk__number_read(lk__field_text(reply, "down-after-milliseconds"), 0, INT64_MAX,
 				&facts->down_after_ms);
 }
 

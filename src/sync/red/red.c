@@ -28,20 +28,13 @@ struct lk__request *lk__identity_question(unsigned index)
 	return lk__words_command(&words);
 }
 
-/* The value behind "\nname:" in INFO's text; NULL when there is none. */
+/* As lk__info_find() says; NULL also where INFO is not answered. */
 static const char *info_find(const struct lk__request *answer, const char *name)
 {
 	const redisReply *reply = answer->reply;
-	size_t size = strlen(name);
-	if (answer->code || !reply ||
-	    (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_STATUS))
-		return NULL;
-	for (const char *line = reply->str; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, size) == 0 && line[size] == ':')
-			return line + size + 1;
-	}
-	return NULL;
+	bool told = !answer->code && reply &&
+		    (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS);
+	return told ? lk__info_find(reply->str, name) : NULL;
 }
 
 /* Up to the end of its line. False, and empty, when it is not there or too long. */
