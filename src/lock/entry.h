@@ -56,11 +56,9 @@ struct lk__quorum_holds {
 	void (*release_unasked)(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
 	/* The owner of that number, which was lost, has released it. */
 	void (*let_go)(struct lk__entry *entry, uint64_t number);
-	/* The last count of a hold is given up: 0 or a code. This and the extension are a begin,
-	 * and the look at what it waits for: they return LK__OP_WAITS until they have the same to
-	 * say. */
+	/* The last count of a hold is given up: 0 or a code; or LK__OP_WAITS, and the call has its
+	 * look. So has an extension. */
 	int (*release)(struct lk__releasing *releasing);
-	int (*release_look)(struct lk__releasing *releasing);
 	/* Without the mutex here and below. Begins a renewal, which ends in one lk__watch_told(),
 	 * and takes its reference. False when out of memory. */
 	bool (*renew)(const struct lk__renewed *renewed);
@@ -68,7 +66,6 @@ struct lk__quorum_holds {
 	void (*turn)(struct lk__entry *entry);
 	/* 1 extended, 0 not ours any more, or a code. */
 	int (*extend)(struct lk__extending *extending);
-	int (*extend_look)(struct lk__extending *extending);
 };
 
 struct lk__quorum {

@@ -125,44 +125,11 @@ int lk__extend_failed(struct lk__entry *entry, const struct lk__owner *owner, in
 
 /* ---- the operation ---- */
 
-static int extend_ask(struct lk__extending *extending)
-{
-	struct lk__entry *entry = extending->entry;
-	struct lk__request *request = lk__extend_request(entry, &extending->extension);
-	extending->connects = false;
-	if (!request)
-		return lk__fail(extending->error, LK_ENOMEM, "extend \"%.100s\": out of memory",
-				entry->name);
-	lk__op_ask(&extending->op, lk__entry_scripts(entry), request,
-		   extending->extension.until_ns);
-	return LK__OP_WAITS;
-}
-
-/* A client of a cluster has to know first which replicas must acknowledge. */
-static int extend_send(struct lk__extending *extending)
-{
-	struct lk__entry *entry = extending->entry;
-	const struct lk__quorum *quorum = lk__entry_quorum(entry);
-	if (quorum)
-		return quorum->holds->extend(extending);
-	extending->connects = entry->client->topo->slotted &&
-			      lk__op_connect(&extending->op, lk__entry_scripts(entry), true,
-					     extending->extension.until_ns);
-	return extending->connects ? LK__OP_WAITS : extend_ask(extending);
-}
-
 static int extend_look(struct lk__extending *extending)
 {
 	struct lk__entry *entry = extending->entry;
-	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	struct lk__request *answer;
 	char what[192];
-	if (quorum)
-		return quorum->holds->extend_look(extending);
-	if (extending->connects)
-		return lk__op_connect_look(&extending->op, 0, NULL) == LK__OP_WAITS
-			       ? LK__OP_WAITS
-			       : extend_ask(extending);
 	if (!lk__op_ask_look(&extending->op, &answer))
 		return LK__OP_WAITS;
 	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
@@ -173,15 +140,48 @@ static int extend_look(struct lk__extending *extending)
 	return rc;
 }
 
+static int extend_ask(struct lk__extending *extending)
+{
+	struct lk__entry *entry = extending->entry;
+	struct lk__request *request = lk__extend_request(entry, &extending->extension);
+	if (!request)
+		return lk__fail(extending->error, LK_ENOMEM, "extend \"%.100s\": out of memory",
+				entry->name);
+	extending->look = extend_look;
+	lk__op_ask(&extending->op, lk__entry_scripts(entry), request,
+		   extending->extension.until_ns);
+	return LK__OP_WAITS;
+}
+
+static int extend_connect_look(struct lk__extending *extending)
+{
+	return lk__op_connect_look(&extending->op, 0, NULL) == LK__OP_WAITS ? LK__OP_WAITS
+									    : extend_ask(extending);
+}
+
+/* A client of a cluster has to know first which replicas must acknowledge. */
+static int extend_send(struct lk__extending *extending)
+{
+	struct lk__entry *entry = extending->entry;
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	if (quorum)
+		return quorum->holds->extend(extending);
+	if (!entry->client->topo->slotted ||
+	    !lk__op_connect(&extending->op, lk__entry_scripts(entry), true,
+			    extending->extension.until_ns))
+		return extend_ask(extending);
+	extending->look = extend_connect_look;
+	return LK__OP_WAITS;
+}
+
 static int extending_step(struct lk__op *op)
 {
 	struct lk__extending *extending = (struct lk__extending *)op;
 	struct lk__entry *entry = extending->entry;
 	int rc;
-	if (extending->begun) {
-		rc = extend_look(extending);
+	if (extending->look) {
+		rc = extending->look(extending);
 	} else {
-		extending->begun = true;
 		rc = lk__extend_begin(entry, &extending->owner, extending->extension.lease_ms,
 				      &extending->extension, extending->error);
 		if (rc == 0)
@@ -203,6 +203,6 @@ void lk__extend_init(struct lk__extending *extending, struct lk__entry *entry,
 	extending->entry = entry;
 	extending->owner = *owner;
 	extending->extension.lease_ms = lease_ms;
-	extending->begun = extending->connects = false;
+	extending->look = NULL;
 	extending->error = error;
 }

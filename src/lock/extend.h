@@ -18,7 +18,8 @@ struct lk__extending {
 	struct lk__entry *entry;
 	struct lk__owner owner;
 	struct lk__extension extension;
-	bool begun, connects;
+	/* At what it waits for: its end, or LK__OP_WAITS. NULL: it has not begun. */
+	int (*look)(struct lk__extending *extending);
 	struct lk__nodes_call *call; /* where the lock is on several nodes */
 	lk_error *error;
 };

@@ -506,6 +506,7 @@ static int red_extend(struct lk__extending *extending)
 		return lk__fail(extending->error, LK_ENOMEM, "extend \"%.100s\": out of memory",
 				entry->name);
 	extending->call = &round->poll.call;
+	extending->look = red_extend_look;
 	round->lease_ms = wanted->lease_ms;
 	pthread_mutex_lock(&entry->mutex);
 	round_ask(round, wanted->number, wanted->until_ns);
@@ -768,6 +769,7 @@ static int red_release(struct lk__releasing *releasing)
 				"release \"%.100s\": out of memory, still held", entry->name);
 	}
 	releasing->call = &release->poll.call;
+	releasing->look = red_release_look;
 	release->keep_ms = releasing->keep_ms;
 	release_begin(release);
 	if (releasing->no_wait)
@@ -780,9 +782,7 @@ const struct lk__quorum_holds lk__red_holds = {
 	.release_unasked = red_release_unasked,
 	.let_go = red_let_go,
 	.release = red_release,
-	.release_look = red_release_look,
 	.renew = red_renew,
 	.turn = red_turn,
 	.extend = red_extend,
-	.extend_look = red_extend_look,
 };

@@ -575,52 +575,23 @@ static struct round *round_new(struct lk__entry *entry, struct lk__caller *waite
 	return round;
 }
 
-/* A try under the attempt's number: NULL with the event. The front's mutex is held, and given up
- * meanwhile. */
-static struct lk__nodes_call *try_begin(struct lk__entry *entry, struct lk__caller *waiter,
-					struct lk__attempt_event *event, lk_error *error)
-{
-	for (size_t i = 1; i < lk__red_of(entry)->count; i++)
-		lk__loop_start(lk__red_of(entry)->node[i].client, NULL);
-	lk__entry_route(entry);
-	struct round *round = round_new(entry, waiter);
-	if (!round) {
-		event->code = lk__fail(error, LK_ENOMEM, "acquire \"%.100s\": out of memory",
-				       entry->name);
-		return NULL;
-	}
-	for (size_t i = 0; i < round->red->count; i++)
-		round_ask(round, i);
-	pthread_mutex_unlock(&entry->mutex);
-	lk__fan_out_go(round->call.fan_out);
-	pthread_mutex_lock(&entry->mutex);
-	return &round->call;
-}
-
-/* 0 with the event, or why the head has to leave. The same of the mutex. */
-static int try_end(struct lk__nodes_call *call, struct lk__attempt_event *event, lk_error *error)
-{
-	struct round *round = (struct round *)call;
-	struct lk__entry *entry = call->entry;
-	pthread_mutex_unlock(&entry->mutex);
-	/* Where it is decided, what is missing joins the grant. */
-	lk__fan_out_withdraw(call->fan_out, !round_decided(round));
-	pthread_mutex_lock(&entry->mutex);
-	int rc = round_end(round, event, error);
-	round->waiter = NULL;
-	pthread_mutex_unlock(&entry->mutex);
-	lk__fan_out_end(call->fan_out);
-	pthread_mutex_lock(&entry->mutex);
-	return rc;
-}
-
 static int red_send_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
+	struct round *round = (struct round *)head->call;
+	struct lk__fan_out *fan_out = round->call.fan_out;
 	if (!lk__red_answered(head->op, entry) && !lk__head_gone(head))
 		return LK__OP_WAITS;
-	int rc = try_end(head->call, &head->event, head->error);
+	pthread_mutex_unlock(&entry->mutex);
+	/* Where it is decided, what is missing joins the grant. */
+	lk__fan_out_withdraw(fan_out, !round_decided(round));
+	pthread_mutex_lock(&entry->mutex);
+	int rc = round_end(round, &head->event, head->error);
+	round->waiter = NULL;
 	head->call = NULL;
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_end(fan_out);
+	pthread_mutex_lock(&entry->mutex);
 	if (rc == 0 && head->event.type == LK__ATTEMPT_BUSY) {
 		lk__entry_count(entry, busy, 1);
 		lk__entry_note_wait(entry, head->waiter);
@@ -628,16 +599,30 @@ static int red_send_look(struct lk__head *head)
 	return rc;
 }
 
+/* A try under the attempt's number. The front's mutex is held, and given up meanwhile. */
 int lk__red_send(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
+	const struct lk__red *red = lk__red_of(entry);
 	entry->asked_lease_ms = entry->waiting->attempt.asked_lease_ms;
 	head->epoch = lk__entry_begin_try(entry);
-	head->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED};
-	head->call = try_begin(entry, head->waiter, &head->event, head->error);
-	if (!head->call)
+	for (size_t i = 1; i < red->count; i++)
+		lk__loop_start(red->node[i].client, NULL);
+	lk__entry_route(entry);
+	struct round *round = round_new(entry, head->waiter);
+	if (!round) {
+		head->event = (struct lk__attempt_event){.type = LK__ATTEMPT_FAILED,
+							 .code = LK_ENOMEM};
+		lk__fail(head->error, LK_ENOMEM, "acquire \"%.100s\": out of memory", entry->name);
 		return 0;
+	}
+	for (size_t i = 0; i < red->count; i++)
+		round_ask(round, i);
+	pthread_mutex_unlock(&entry->mutex);
+	lk__fan_out_go(round->call.fan_out);
+	pthread_mutex_lock(&entry->mutex);
+	head->call = &round->call;
 	head->look = red_send_look;
-	lk__op_wait_nodes(head->op, head->call->fan_out, head->call->until_ns);
+	lk__op_wait_nodes(head->op, round->call.fan_out, round->call.until_ns);
 	return red_send_look(head);
 }

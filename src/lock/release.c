@@ -292,6 +292,13 @@ static void release_prepare(struct lk__releasing *releasing, struct lk__request 
 	release->passes = entry->passing = release_next(entry) != NULL;
 }
 
+static int wire_look(struct lk__releasing *releasing)
+{
+	struct lk__request *answer;
+	return lk__op_ask_look(&releasing->op, &answer) ? release_end(&releasing->release, answer)
+							: LK__OP_WAITS;
+}
+
 static int wire_begin(struct lk__releasing *releasing, struct lk__request *request)
 {
 	struct lk__op *op = &releasing->op;
@@ -302,16 +309,10 @@ static int wire_begin(struct lk__releasing *releasing, struct lk__request *reque
 		lk__op_part(op);
 		return 0;
 	}
+	releasing->look = wire_look;
 	lk__op_send(op, conn, request,
 		    lk__earlier(releasing->release.valid_until_ns, releasing->until_ns));
 	return LK__OP_WAITS;
-}
-
-static int wire_look(struct lk__releasing *releasing)
-{
-	struct lk__request *answer;
-	return lk__op_ask_look(&releasing->op, &answer) ? release_end(&releasing->release, answer)
-							: LK__OP_WAITS;
 }
 
 /* ---- exchange: release and acquire in one ---- */
@@ -402,6 +403,30 @@ static int exchange_end(const struct lk__exchange *exchange, enum lk__exchanged 
 	return 0;
 }
 
+static int exchange_look(struct lk__releasing *releasing)
+{
+	struct lk__op *op = &releasing->op;
+	struct lk__entry *entry = releasing->entry;
+	struct lk__exchange *exchange = &releasing->exchange;
+	bool answered = lk__op_is_answered(op);
+	if (!answered && lk__now_ns() < op->until_ns)
+		return LK__OP_WAITS;
+	bool done = answered || lk__op_leave(op, false, lk__request_forget);
+	exchange->waiter->state = LK__WAITER_WAITS;
+	entry->passing = false;
+	enum lk__exchanged answer = exchange_read(exchange, done ? op->request : NULL);
+	int64_t copies_until_ns = done && op->request->ran ? lk__now_ns() : exchange->deadline_ns;
+	if (done)
+		lk__request_free(op->request);
+	release_ends(entry);
+	if (answer == LK__EXCHANGE_NOT_DONE) {
+		entry->grant.repeated_until_ns = releasing->release.repeated_until_ns;
+		return wire_begin(releasing, exchange->fallback);
+	}
+	lk__request_free(exchange->fallback);
+	return exchange_end(exchange, answer, copies_until_ns);
+}
+
 /* `release` is what is sent when the exchange is not to be had: no memory, refused, or late. */
 static int exchange_begin(struct lk__releasing *releasing, struct lk__request *release)
 {
@@ -426,34 +451,11 @@ static int exchange_begin(struct lk__releasing *releasing, struct lk__request *r
 	if (releasing->release.echo)
 		lk__channel_drop_echo(lk__entry_messages(entry), lk__entry_channel(entry));
 	exchange->waiter->state = LK__WAITER_TAKES;
-	entry->passing = releasing->exchanges = true;
+	entry->passing = true;
+	releasing->look = exchange_look;
 	lk__entry_begin_try(entry);
 	lk__op_send(op, conn, request, exchange->deadline_ns);
 	return LK__OP_WAITS;
-}
-
-static int exchange_look(struct lk__releasing *releasing)
-{
-	struct lk__op *op = &releasing->op;
-	struct lk__entry *entry = releasing->entry;
-	struct lk__exchange *exchange = &releasing->exchange;
-	bool answered = lk__op_is_answered(op);
-	if (!answered && lk__now_ns() < op->until_ns)
-		return LK__OP_WAITS;
-	bool done = answered || lk__op_leave(op, false, lk__request_forget);
-	exchange->waiter->state = LK__WAITER_WAITS;
-	entry->passing = releasing->exchanges = false;
-	enum lk__exchanged answer = exchange_read(exchange, done ? op->request : NULL);
-	int64_t copies_until_ns = done && op->request->ran ? lk__now_ns() : exchange->deadline_ns;
-	if (done)
-		lk__request_free(op->request);
-	release_ends(entry);
-	if (answer == LK__EXCHANGE_NOT_DONE) {
-		entry->grant.repeated_until_ns = releasing->release.repeated_until_ns;
-		return wire_begin(releasing, exchange->fallback);
-	}
-	lk__request_free(exchange->fallback);
-	return exchange_end(exchange, answer, copies_until_ns);
 }
 
 /* ---- the last hold is given up ---- */
@@ -536,14 +538,6 @@ static int release_last(struct lk__releasing *releasing)
 	return wire_begin(releasing, request);
 }
 
-static int release_look(struct lk__releasing *releasing)
-{
-	const struct lk__quorum *quorum = lk__entry_quorum(releasing->entry);
-	if (quorum)
-		return quorum->holds->release_look(releasing);
-	return releasing->exchanges ? exchange_look(releasing) : wire_look(releasing);
-}
-
 /* ---- from its begin to its end ---- */
 
 /* A hold that was lost is given up; on a single server nothing is left that we know of, but for the
@@ -617,10 +611,9 @@ static int releasing_step(struct lk__op *op)
 	struct lk__entry *entry = releasing->entry;
 	int rc;
 	pthread_mutex_lock(&entry->mutex);
-	if (releasing->begun) {
-		rc = release_look(releasing);
+	if (releasing->look) {
+		rc = releasing->look(releasing);
 	} else {
-		releasing->begun = true;
 		rc = lk__release_count(entry, &releasing->owner, releasing->error);
 		if (rc == 1)
 			rc = release_last(releasing);
@@ -639,7 +632,7 @@ void lk__release_init(struct lk__releasing *releasing, struct lk__entry *entry,
 	releasing->keep_ms = keep_ms;
 	releasing->no_wait = no_wait;
 	releasing->until_ns = LK__NEVER;
-	releasing->begun = releasing->exchanges = false;
+	releasing->look = NULL;
 	releasing->error = error;
 }
 

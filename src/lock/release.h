@@ -46,8 +46,9 @@ struct lk__releasing {
 	int64_t keep_ms;
 	int64_t until_ns; /* no longer waited for; LK__NEVER: until the end of the lease */
 	bool no_wait;     /* for the answer */
-	bool begun;
-	bool exchanges; /* that is what it waits for */
+	/* At what it waits for, with the entry's mutex held: its end, or LK__OP_WAITS. NULL: it has
+	 * not begun. */
+	int (*look)(struct lk__releasing *releasing);
 	struct lk__release release;
 	struct lk__exchange exchange;
 	struct lk__nodes_call *call; /* where the lock is on several nodes */
