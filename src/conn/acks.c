@@ -182,10 +182,9 @@ bool lk__conn_keep(struct lk__conn *conn, struct lk__request *request, int64_t s
 		   int64_t pause_ns)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	int64_t at_ns = lk__now_ns() + pause_ns;
 	assert(!request->thread && request->finish && request->resend && !request->done);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	bool same = conn->state == LK__CONN_UP && sent_ns >= conn->greeted_ns;
 	if (same) {
 		conn->ask_ns = conn->unacked ? lk__earlier(conn->ask_ns, at_ns) : at_ns;
@@ -405,7 +404,6 @@ static int listed_see(struct lk__listed *listed, const struct heard *heard, int 
 	const redisReply *behind = heard->behind->element[2];
 	bool all = acked >= (int)behind->elements;
 	int have = 0;
-	lk__listed_begin(listed);
 	for (size_t i = 0; i < behind->elements; i++) {
 		char place[LK__PLACE_SIZE] = "";
 		bool has = replica_has(behind->element[i], role_offset(heard->before), place) ||
@@ -429,8 +427,8 @@ static struct count count_listed(struct lk__conn *conn, const struct heard *hear
 	count.wanted = atomic_load(&replicas->count);
 	if (heard_master(heard)) {
 		int have = listed_see(&replicas->list, heard, acked);
-		const char *absent = lk__listed_absent(&replicas->list);
-		count.came = lk__listed_come(&replicas->list);
+		const char *absent;
+		count.came = lk__listed_come(&replicas->list, &absent);
 		count.more = have - count.came;
 		count.again = count.more > asked_more;
 		snprintf(count.absent, sizeof(count.absent), "%s", absent ? absent : "");

@@ -128,12 +128,11 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 				       const char *turn, void *owner)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	struct lk__listening *listening = calloc(1, sizeof(*listening));
 	if (!listening)
 		return NULL;
 	listening->owner = owner;
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	struct lk__channel *channel = channel_get(conn, name, size);
 	if (channel) {
 		channel_add(conn, channel, listening, turn);
@@ -158,10 +157,9 @@ static void channel_end(struct lk__conn *conn, struct lk__channel *channel)
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	struct lk__channel *channel = listening->channel;
 	struct lk__channel *own = listening->own;
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	assert(channel->listenings);
 	DL_DELETE(channel->listenings, listening);
 	bool last = !channel->listenings;
@@ -235,9 +233,8 @@ static void channel_retry(struct lk__conn *conn, struct lk__channel *channel)
 void lk__channel_retry(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	struct lk__channel *channel = listening->channel;
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (listening->own)
 		channel_retry(conn, listening->own);
 	channel_retry(conn, channel);
@@ -266,8 +263,7 @@ void lk__channel_listener(struct lk__conn *conn, struct lk__listening *listening
 bool lk__channel_sync(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	bool on = channel_is_on(conn, listening->channel);
 	if (on) {
 		channel_command(conn, listening->channel, true);
@@ -458,10 +454,9 @@ static void channel_wake(const struct lk__channel *channel, struct lk__deferred 
 void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void *context)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	struct lk__channel *channel, *next;
 	bool woken = false;
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	HASH_ITER(hh, conn->channels, channel, next)
 	{
 		if (!test(context, channel->name, channel->name_size))
@@ -492,8 +487,7 @@ void lk__channel_hint(struct lk__listening *listening, struct lk__deferred *afte
 void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	lk__channel_touch(listening, &after);
 	if (conn->leader) /* it may be the listener, and sleeps on the socket */
 		lk__conn_wake(conn);

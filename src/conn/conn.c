@@ -451,8 +451,7 @@ static bool conn_is_past(const struct lk__conn *conn)
 static void conn_disown(struct lk__conn *conn, const char *reason)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (conn->state == LK__CONN_UP && conn_is_past(conn)) {
 		lk__conn_must_break(conn, LK_EUNREACHABLE, reason);
 		conn->disowned = true;
@@ -493,8 +492,7 @@ static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 			 bool watched)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (conn->state == LK__CONN_CLOSED) {
 		pthread_mutex_unlock(&conn->mutex);
 		return false;
@@ -553,8 +551,7 @@ static bool conn_install(struct lk__conn *conn, struct lk__stream *stream,
 static int64_t conn_connect_failed(struct lk__conn *conn, const lk_error *error)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (conn->state == LK__CONN_CLOSED) {
 		pthread_mutex_unlock(&conn->mutex);
 		return FIRST_PAUSE_NS; /* who leads will notice */
@@ -596,8 +593,7 @@ bool lk__conn_may_come(const struct lk_config *config, int code)
 void lk__conn_open(struct lk__conn *conn)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (conn->state == LK__CONN_DOWN && lk__now_ns() >= conn->next_connect_ns)
 		lk__conn_start(conn, &after);
 	lk__conn_unlock_held(conn, &after);
@@ -644,8 +640,7 @@ static int64_t conn_rest(struct lk__conn *conn, int64_t now_ns, int64_t rest_ns)
 static void conn_desert(struct lk__conn *conn, int64_t since_ns)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	bool idle = conn->state == LK__CONN_UP && !conn->in_flight && conn->heard_ns < since_ns;
 	if (idle && conn->channels) {
 		lk__conn_must_break(conn, LK_EUNREACHABLE, "another connection fell silent");
@@ -742,8 +737,7 @@ void lk__conn_unpin(struct lk__conn *conn)
 void lk__conn_close(struct lk__conn *conn)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (conn->state != LK__CONN_CLOSED)
 		lk__trace_conn(conn, "closed");
 	conn->state = LK__CONN_CLOSED;
@@ -770,9 +764,8 @@ void lk__conn_close(struct lk__conn *conn)
 void lk__node_try(struct lk__node *node, int64_t until_ns)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	lk__conn_open(&node->probe);
-	pthread_mutex_lock(&node->probe.mutex);
+	lk__conn_lock(&node->probe, &after);
 	conn_hasten(&node->probe, until_ns);
 	lk__conn_unlock_held(&node->probe, &after);
 }
@@ -807,8 +800,7 @@ int64_t lk__node_mute_since_ns(struct lk__node *node)
 static void conn_look_again(struct lk__conn *conn)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (conn->state == LK__CONN_CONNECTING)
 		conn_step_on(conn);
 	if (conn->state == LK__CONN_UP && conn_doubt_ns(conn) == 0) {
@@ -823,6 +815,7 @@ static void conn_look_again(struct lk__conn *conn)
 static void node_judge(struct lk__node *node)
 {
 	struct lk__conn *conn;
+	conn_rest(&node->probe, lk__now_ns(), 0);
 	for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
 		conn_look_again(conn);
 	int64_t silent_ns = atomic_load(&node->silent_ns);
@@ -831,7 +824,6 @@ static void node_judge(struct lk__node *node)
 		for (size_t i = 0; (conn = lk__node_conn(node, i)); i++)
 			conn_desert(conn, silent_ns);
 	}
-	conn_rest(&node->probe, lk__now_ns(), 0);
 }
 
 int64_t lk__node_turn(struct lk__node *node, int64_t now_ns)

@@ -185,6 +185,13 @@ static inline int64_t lk__patience_ns(int64_t left_ns)
 	return lk__later(left_ns / 3, 50 * LK__MS);
 }
 
+/* Its mutex, for lk__conn_unlock() or lk__conn_unlock_held(). */
+static inline void lk__conn_lock(struct lk__conn *conn, struct lk__deferred *after)
+{
+	lk__deferred_init(after);
+	pthread_mutex_lock(&conn->mutex);
+}
+
 /* Its leader looks again. */
 static inline void lk__conn_wake(const struct lk__conn *conn)
 {

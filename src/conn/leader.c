@@ -435,9 +435,8 @@ int lk__conn_wait(struct lk__conn *conn, struct lk__thread *thread,
 		  lk_cancel *cancel)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	struct lk__wait wait = {.thread = thread, .ready = ready, .subject = subject};
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	return conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
 }
 
@@ -453,12 +452,11 @@ int lk__conn_await(struct lk__request *request, struct lk__thread *thread, int64
 	do {
 		struct lk__conn *conn = request->conn;
 		struct lk__deferred after;
-		lk__deferred_init(&after);
 		struct lk__wait wait = {.thread = thread,
 					.ready = request_ready,
 					.subject = request,
 					.request = request};
-		pthread_mutex_lock(&conn->mutex);
+		lk__conn_lock(conn, &after);
 		rc = conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
 	} while (rc == LK__WAIT_READY && lk__conn_follow(request));
 	return rc;
@@ -468,11 +466,10 @@ int lk__conn_call(struct lk__conn *conn, struct lk__request *request, struct lk_
 		  int64_t until_ns, lk_cancel *cancel)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	struct lk__wait wait = {
 		.thread = thread, .ready = request_ready, .subject = request, .request = request};
 	request->thread = thread;
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	lk__conn_accept(conn, request, &after);
 	int rc = conn_wait_and_go(conn, &wait, until_ns, cancel, &after);
 	bool moved = rc == LK__WAIT_READY && lk__conn_follow(request);
@@ -575,10 +572,9 @@ bool lk__conn_ready_begin(struct lk__conn *conn, struct lk__standby *standby,
 			  struct lk__thread *thread, bool once)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	if (conn->state == LK__CONN_UP)
 		return true;
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	bool up = conn->state == LK__CONN_UP;
 	if (!up) {
 		conn->wanted++;
@@ -618,8 +614,7 @@ int lk__conn_ready_look(struct lk__conn *conn, const struct lk__standby *standby
 void lk__conn_ready_end(struct lk__conn *conn, struct lk__standby *standby)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	DL_DELETE(conn->standbys, standby);
 	conn->wanted--;
 	lk__conn_unlock_held(conn, &after);
@@ -630,8 +625,7 @@ void lk__conn_ready_sleep(struct lk__conn *conn, const struct lk__standby *stand
 			  struct lk__thread *thread, int64_t until_ns, lk_cancel *cancel)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	bool leads = conn->state == LK__CONN_CONNECTING && !lk__conn_is_led(conn), woken = false;
 	if (leads)
 		conn->leader = thread;
@@ -690,7 +684,6 @@ bool lk__conn_attend(struct lk__conn *conn, struct lk__thread *thread, bool even
 int64_t lk__conn_make_turn(struct lk__conn *conn, struct lk__thread *thread, int set_fd)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	struct lk__readiness waits[LK__CONNECTOR_WAITS];
 	int64_t next_ns = LK__NEVER;
 	if (conn->state != LK__CONN_CONNECTING)
@@ -707,7 +700,7 @@ int64_t lk__conn_make_turn(struct lk__conn *conn, struct lk__thread *thread, int
 	pthread_mutex_unlock(&conn->mutex);
 	if (lk__connector_step(connector, waits))
 		next_ns = lk__connector_watch(connector, set_fd);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (conn->leader == thread)
 		conn_pass_lead(conn, &after);
 	lk__conn_unlock(conn, &after);

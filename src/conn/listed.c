@@ -25,13 +25,6 @@ void lk__listed_forget(struct lk__listed *listed)
 		listed->each[i].met = false;
 }
 
-void lk__listed_begin(struct lk__listed *listed)
-{
-	listed->others = 0;
-	for (int i = 0; i < listed->count; i++)
-		listed->each[i].shown = listed->each[i].has = false;
-}
-
 static bool is_at(const struct lk__listed_replica *replica, const char *place)
 {
 	return strncmp(replica->place, place, sizeof(replica->place) - 1) == 0 ||
@@ -52,21 +45,18 @@ void lk__listed_see(struct lk__listed *listed, const char *place, bool has)
 	listed->others += has;
 }
 
-int lk__listed_come(const struct lk__listed *listed)
+int lk__listed_come(struct lk__listed *listed, const char **absent_out)
 {
-	int come = 0, unknown = 0;
+	int come = 0, unknown = 0, others = listed->others;
+	*absent_out = NULL;
+	listed->others = 0;
 	for (int i = 0; i < listed->count; i++) {
-		const struct lk__listed_replica *replica = &listed->each[i];
+		struct lk__listed_replica *replica = &listed->each[i];
 		come += replica->alive && replica->has;
 		unknown += replica->alive && !replica->shown && !replica->met && replica->follows;
+		if (replica->alive && !replica->shown && !*absent_out)
+			*absent_out = replica->place;
+		replica->shown = replica->has = false;
 	}
-	return come + (unknown < listed->others ? unknown : listed->others);
-}
-
-const char *lk__listed_absent(const struct lk__listed *listed)
-{
-	for (int i = 0; i < listed->count; i++)
-		if (listed->each[i].alive && !listed->each[i].shown)
-			return listed->each[i].place;
-	return NULL;
+	return come + (unknown < others ? unknown : others);
 }

@@ -135,15 +135,12 @@ struct lk__listed_replica *lk__listed_of(struct lk__listed *listed, const char *
 /* Another master has shown none yet. */
 void lk__listed_forget(struct lk__listed *listed);
 
-/* An answer is looked at: all that it shows is seen, and then counted. */
-void lk__listed_begin(struct lk__listed *listed);
+/* An answer shows this one. */
 void lk__listed_see(struct lk__listed *listed, const char *place, bool has);
 
-/* How many of those that are alive have it. */
-int lk__listed_come(const struct lk__listed *listed);
-
-/* One that is alive and that the master does not show, though it has; NULL: there is none. */
-const char *lk__listed_absent(const struct lk__listed *listed);
+/* All that it shows was seen: how many of those that are alive have it. `absent_out`: one that is
+ * alive and that the master has not shown; NULL: there is none. */
+int lk__listed_come(struct lk__listed *listed, const char **absent_out);
 
 /* ---- a node ---- */
 

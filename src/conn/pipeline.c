@@ -267,8 +267,7 @@ static void conn_submit_unattended(struct lk__conn *conn, struct lk__request *re
 void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	if (request->thread)
 		lk__conn_accept(conn, request, &after);
 	else
@@ -279,8 +278,7 @@ void lk__conn_submit(struct lk__conn *conn, struct lk__request *request)
 void lk__conn_put(struct lk__conn *conn, struct lk__request *request)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	lk__conn_accept(conn, request, &after);
 	lk__conn_unlock_held(conn, &after);
 }
@@ -303,8 +301,7 @@ void lk__conn_forgo(struct lk__conn *conn)
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	bool open = !conn_is_closed_to(conn, request);
 	if (open)
 		conn_submit_unattended(conn, request, &after);
@@ -315,8 +312,7 @@ bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 void lk__conn_settle(struct lk__conn *conn)
 {
 	struct lk__deferred after;
-	lk__deferred_init(&after);
-	pthread_mutex_lock(&conn->mutex);
+	lk__conn_lock(conn, &after);
 	lk__conn_unlock(conn, &after);
 }
 

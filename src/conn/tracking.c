@@ -184,10 +184,9 @@ bool lk__tracking_take(struct lk__node *node, struct lk__touched *touched_out)
 {
 	struct lk__tracking *tracking = &node->tracking;
 	struct lk__deferred after;
-	lk__deferred_init(&after);
 	if (!atomic_exchange(&tracking->told, false))
 		return false;
-	pthread_mutex_lock(&node->messages.mutex);
+	lk__conn_lock(&node->messages, &after);
 	*touched_out = (struct lk__touched){.keys = tracking->touched,
 					    .all = tracking->all,
 					    .begins = atomic_exchange(&tracking->begins, false),
