@@ -507,4 +507,23 @@ MUTANTS = [
         ("src/base/door.c", "\tpthread_sigmask(SIG_SETMASK, &all, &saved);",
          "\tpthread_sigmask(SIG_BLOCK, NULL, &saved);")],
         Program("api/test_threads", "a world has no signals")),
+    # ---- what the unit suites of the attempts and of a connection alone find ----
+    Mutant("multi-doubt-forgotten", "a multi lock forgets that an earlier round may hold a part", [
+        ("src/sync/multi/attempt.c", "attempt->unknown |= event->unknown;", ";")],
+        Program("unit/test_multi_attempt", "multi's 400 seeds pass with it")),
+    Mutant("multi-unstable-grant", "a multi lock is granted although a part has expired", [
+        ("src/sync/multi/attempt.c", "return event->stands ? multi_go_on",
+         "return event ? multi_go_on")],
+        Program("unit/test_multi_attempt", "multi's 400 seeds pass with it")),
+    Mutant("multi-connects-on", "a multi lock tries although it was cancelled as it connected", [
+        ("src/sync/multi/attempt.c", "\tif (!event->cancelled)\n", "\tif (event)\n")],
+        Program("unit/test_multi_attempt", "multi's 400 seeds pass with it")),
+    Mutant("demoted-cut", "what was sent behind a replica's refusal is not waited for", [
+        ("src/conn/pipeline.c", "conn->drain_until_ns = lk__now_ns() + DRAIN_NS;",
+         "conn->drain_until_ns = lk__now_ns();")],
+        Program("unit/test_demoted", "1,500 seeds of replicas and sentinels pass with it")),
+    Mutant("place-doubt-forgotten", "a place whose try had no answer is said to hold nothing", [
+        (ATTEMPT, "return attempt->doubtful && code != LK_ENOTDURABLE;",
+         "return attempt->doubtful && code == 0;")],
+        Program("unit/test_attempt_place", "kinds, replicas, sentinels pass with it")),
 ]
