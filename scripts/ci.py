@@ -82,14 +82,14 @@ def address(tally: Tally) -> None:
     sanitized(tally, "address", "clang", "address,undefined", ASAN, [
         "cli/run", "cli/lock", "cli/inspect", "cli/inspect_kinds", "cli/usage", "system/lock_wire"],
         # The thread sanitizer runs these.
-        without=("lock-cluster", "rw-cluster"))
+        without=("lock-cluster",))
 
 
 def thread(tally: Tally) -> None:
     """gcc, thread sanitizer: the C suites, and the scenarios with many threads."""
     # Those where memory runs out are a quarter of its time; the other sanitizer is made for them.
     # A client without threads has none that could race.
-    sanitized(tally, "thread", "gcc", "thread", TSAN, ["system/scenarios"],
+    sanitized(tally, "thread", "gcc", "thread", TSAN, ["system/lock"],
               without=("/nomem", "-threadless"))
 
 

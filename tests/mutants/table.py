@@ -332,7 +332,7 @@ MUTANTS = [
     Mutant("stays-subscribed", "the last waiter stays subscribed", [
         ("src/conn/channels.c", "channel_want(conn, channel, false);",
          "channel->wanted = false;")],
-        Suite("system/test_scenarios.py", "turn or leaves_nothing or unsubscribes",
+        Suite("system/test_lock.py", "turn or leaves_nothing or unsubscribes",
               "what is left of subscriptions is not judged")),
     Mutant("caller-renews", "renewals go over the callers' connection", [
         ("src/lock/hold.c", "struct lk__conn *conn = lk__node_work(batch->node);",
