@@ -177,10 +177,8 @@ static bool look_is_cut(const struct lk__look *look, enum lk__look_type type)
 		return part_is_full(look, LK__LOOK_VALUE, 2);
 	if (type == LK__LOOK_STRING)
 		return part_is_full(look, LK__STRING_PERMITS, 2);
-	const redisReply *page = look->parts[LK__LOOK_VALUE];
-	bool more = page->type == REDIS_REPLY_ARRAY && page->elements == 2 &&
-		    page->element[0]->type == REDIS_REPLY_STRING &&
-		    strcmp(page->element[0]->str, "0") != 0;
+	const redisReply *cursor = look->parts[LK__LOOK_VALUE]->element[0];
+	bool more = cursor->type == REDIS_REPLY_STRING && strcmp(cursor->str, "0") != 0;
 	return more || part_is_full(look, LK__HASH_QUEUE, 1) ||
 	       part_is_full(look, LK__HASH_WRITERS, 2);
 }

@@ -65,8 +65,8 @@ struct lk__request *lk__look_request(const struct lk__look *look, bool tracked);
 int lk__look_show(struct lk__look *look, bool tracked, lk_lock_info *info, bool *changed_out,
 		  lk_error *error);
 
-/* Reads the answers to what was asked of a key of that type: 1, 0 when it is not a lock, or
- * LK_ENOMEM. `any`: a string is one whatever it says. */
+/* Reads the answers about a key of that type, whose value and time to live are what a server
+ * answers: 1, 0 when it is not a lock, or LK_ENOMEM. `any`: a string is one whatever it says. */
 int lk__look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info);
 
 /* The record of a client, as it was read; of one that tells nothing too. */

@@ -23,12 +23,6 @@ static size_t elements_of(const redisReply *reply)
 	return reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
 }
 
-static int64_t part_integer(const struct lk__look *look, size_t place)
-{
-	const redisReply *reply = look->parts[place];
-	return reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
-}
-
 /* A score, which servers write with an exponent if it is very far away. */
 static int64_t look_score(const redisReply *score)
 {
@@ -170,11 +164,9 @@ static bool party_read(struct lk__look *look, const redisReply *field, const red
 }
 
 /* Reads a hash that is no lock, since some field of it is no owner's: 1, it is a barrier; or 0. */
-static int look_read_barrier(struct lk__look *look, lk_lock_info *info)
+static int look_read_barrier(struct lk__look *look, const redisReply *fields, lk_lock_info *info)
 {
-	const redisReply *page = look->parts[LK__LOOK_VALUE];
-	const redisReply *fields = page->elements == 2 ? page->element[1] : page;
-	size_t count = elements_of(fields) / 2, known = 0, has_number = 0;
+	size_t count = fields->elements / 2, known = 0, has_number = 0;
 	free(look->waiters);
 	free(look->since_ms);
 	look->waiters = calloc(count + 1, sizeof(*look->waiters));
@@ -294,25 +286,6 @@ static int look_read_foreign(struct lk__look *look, const redisReply *elements, 
 	return 1;
 }
 
-static int look_read_foreign_hash(struct lk__look *look, lk_lock_info *info)
-{
-	const redisReply *page = look->parts[LK__LOOK_VALUE];
-	if (elements_of(page) != 2 || page->element[1]->type != REDIS_REPLY_ARRAY)
-		return 0;
-	return look_read_foreign(look, page->element[1],
-				 1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD, info);
-}
-
-static int look_read_zset(struct lk__look *look, lk_lock_info *info)
-{
-	const redisReply *members = look->parts[LK__LOOK_VALUE];
-	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
-	if (members->type != REDIS_REPLY_ARRAY)
-		return 0;
-	return look_read_foreign(look, members, 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL,
-				 info);
-}
-
 /* ---- hashes ---- */
 
 /* False: the field is not a holder's. */
@@ -336,7 +309,7 @@ static bool holder_read(struct lk__look *look, const redisReply *field, const re
 
 static const redisReply *mode_of(const redisReply *fields)
 {
-	for (size_t i = 0; i + 1 < elements_of(fields); i += 2)
+	for (size_t i = 0; i + 1 < fields->elements; i += 2)
 		if (is_text(fields->element[i], "mode"))
 			return fields->element[i + 1];
 	return NULL;
@@ -415,14 +388,10 @@ static int owned_read(struct lk__look *look, lk_lock_info *info)
 	return 1;
 }
 
-static int look_read_hash(struct lk__look *look, lk_lock_info *info)
+static int look_read_hash(struct lk__look *look, const redisReply *fields, lk_lock_info *info)
 {
-	const redisReply *page = look->parts[LK__LOOK_VALUE];
-	if (elements_of(page) != 2 || page->element[1]->type != REDIS_REPLY_ARRAY)
-		return 0;
-	const redisReply *fields = page->element[1], *mode = mode_of(fields);
+	const redisReply *mode = mode_of(fields);
 	bool has_mode = mode && (is_text(mode, "read") || is_text(mode, "write"));
-	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
 	int rc = holders_read(look, fields, has_mode, info);
 	if (rc <= 0)
 		return rc;
@@ -539,11 +508,10 @@ static int plain_read(struct lk__look *look, const redisReply *value, lk_lock_in
 	return 1;
 }
 
-static int look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
+static int look_read_string(struct lk__look *look, const redisReply *value, bool any,
+			    lk_lock_info *info)
 {
-	const redisReply *value = look->parts[LK__LOOK_VALUE];
-	info->ttl_ms = part_integer(look, LK__LOOK_TTL);
-	if (value->type != REDIS_REPLY_STRING || (value->len == 0 && !any))
+	if (value->len == 0 && !any)
 		return 0;
 	struct lk__foreign_seen seen;
 	const struct lk__foreign *row = look_foreign_string(look, info->ttl_ms, &seen);
@@ -559,12 +527,19 @@ static int look_read_string(struct lk__look *look, bool any, lk_lock_info *info)
 
 int lk__look_read(struct lk__look *look, enum lk__look_type type, bool any, lk_lock_info *info)
 {
-	if (type == LK__LOOK_ZSET)
-		return look_read_zset(look, info);
+	const redisReply *value = look->parts[LK__LOOK_VALUE];
+	info->ttl_ms = look->parts[LK__LOOK_TTL]->integer;
 	if (type == LK__LOOK_STRING)
-		return look_read_string(look, any, info);
-	int rc = look_read_hash(look, info);
+		return look_read_string(look, value, any, info);
+	if (type == LK__LOOK_ZSET)
+		return look_read_foreign(look, value,
+					 1u << LK__FOREIGN_ZSET | 1u << LK__FOREIGN_POOL, info);
+	const redisReply *fields = value->element[1];
+	int rc = look_read_hash(look, fields, info);
 	if (rc == 0)
-		rc = look_read_barrier(look, info);
-	return rc == 0 ? look_read_foreign_hash(look, info) : rc;
+		rc = look_read_barrier(look, fields, info);
+	if (rc == 0)
+		rc = look_read_foreign(look, fields,
+				       1u << LK__FOREIGN_HASH | 1u << LK__FOREIGN_FIELD, info);
+	return rc;
 }
