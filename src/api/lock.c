@@ -531,6 +531,18 @@ static int release_check(const struct call *call, const lk_release_options *opti
 	return LK__CHECK(operation, call->error, {LK__KEEP, options->keep_ms});
 }
 
+/* A copy of its acquire that comes later finds the field, or takes the lock for the rest of its
+ * lease once more: whoever knows the field may have the hold by now, so nothing is compensated. */
+static int entry_abandon(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
+{
+	pthread_mutex_lock(&entry->mutex);
+	int rc = lk__release_drop(entry, owner, false, error);
+	if (rc == 1)
+		entry->abandoned = true; /* what is under way for it is not taken back */
+	pthread_mutex_unlock(&entry->mutex);
+	return rc < 0 ? rc : 0;
+}
+
 /* Nothing is sent, so no client is kept from it. */
 static int lock_abandon(struct call *call, const char *owner)
 {
@@ -541,7 +553,7 @@ static int lock_abandon(struct call *call, const char *owner)
 		rc = lk__fail(call->error, LK_EINVAL, "%s: abandon is set, and a %s lock cannot be",
 			      call->operation, call->multi ? "multi" : "red");
 	else
-		rc = lk__release_abandon(call->entry, &call->owner, call->error);
+		rc = entry_abandon(call->entry, &call->owner, call->error);
 	return call_leave(call, rc);
 }
 

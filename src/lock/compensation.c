@@ -312,18 +312,12 @@ void lk__compensate_unheard(struct lk__entry *entry, uint64_t number, int64_t un
 	compensation_later(compensation, lk__now_ns());
 }
 
-void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns)
+void lk__compensate_later(struct lk__entry *entry, uint64_t number, int64_t until_ns,
+			  int64_t promised_ns)
 {
-	if (!takes_nothing(entry) && compensation_new(entry, number, until_ns, until_ns + LK__MS))
-		lk__loop_wake(entry->client);
-}
-
-void lk__compensate_kept(struct lk__entry *entry, uint64_t number, int64_t until_ns, int64_t at_ns)
-{
-	int64_t copies_ns = until_ns + LK__MS;
-	if (at_ns < copies_ns)
-		at_ns = copies_ns;
-	if (!takes_nothing(entry) && compensation_make(entry, number, until_ns, at_ns, true))
+	int64_t at_ns = lk__later(promised_ns, until_ns + LK__MS);
+	if (!takes_nothing(entry) &&
+	    compensation_make(entry, number, until_ns, at_ns, promised_ns > 0))
 		lk__loop_wake(entry->client);
 }
 
@@ -362,9 +356,7 @@ void lk__compensate_given(struct lk__entry *entry, uint64_t number,
 	}
 }
 
-/* Makes this number's compensations due when no copy of its acquire can run any more, or at once if
- * it is `over`. */
-static void compensation_bring_forward(const struct lk__entry *entry, uint64_t number, bool over)
+void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number, bool over)
 {
 	struct lk__compensation *compensation;
 	int64_t now_ns = lk__now_ns();
@@ -386,16 +378,6 @@ static void compensation_bring_forward(const struct lk__entry *entry, uint64_t n
 	pthread_mutex_unlock(&entry->client->mutex);
 	if (found)
 		lk__loop_wake(entry->client);
-}
-
-void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number)
-{
-	compensation_bring_forward(entry, number, true);
-}
-
-void lk__compensate_no_longer(const struct lk__entry *entry, uint64_t number)
-{
-	compensation_bring_forward(entry, number, false);
 }
 
 void lk__compensation_retry(lk_client *client)

@@ -25,15 +25,11 @@ void lk__compensate(struct lk__entry *entry, uint64_t number, int64_t until_ns);
  * sent for the master alone, which is as far as close waits for it. */
 void lk__compensate_unheard(struct lk__entry *entry, uint64_t number, int64_t until_ns);
 
-/* Compensates a number whose release is on its way already: it is repeated when no copy can run any
- * more. */
-void lk__compensate_copies(struct lk__entry *entry, uint64_t number, int64_t until_ns);
-
-/* Compensates what others are not to have before `at_ns`: its owner was told that it has it until
- * then. It goes at once when its client is closed. */
-void lk__compensate_kept(struct lk__entry *entry, uint64_t number, int64_t until_ns, int64_t at_ns);
-/* Its owner has released it: it goes at once. */
-void lk__compensate_no_longer(const struct lk__entry *entry, uint64_t number);
+/* Compensates a number when no copy of its acquire can run any more: its release is on its way
+ * already. With `promised_ns`, others are not to have it before, since its owner was told that it
+ * has it until then; it goes at once when its client is closed. 0: nothing was promised. */
+void lk__compensate_later(struct lk__entry *entry, uint64_t number, int64_t until_ns,
+			  int64_t promised_ns);
 
 /*
  * Compensates a number whose acquire is over: its release goes out at once, behind what is in
@@ -49,9 +45,10 @@ void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
 void lk__compensate_given(struct lk__entry *entry, uint64_t number,
 			  const struct lk__request *answered);
 
-/* Every request for that number has been answered, and was sent once: no copy of it can run any
- * more. Its compensation need not wait for that. */
-void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number);
+/* Makes a number's compensations due as soon as no copy of its acquire can run any more: what was
+ * promised to its owner, who has released it, does not count. `over`: every request for it has been
+ * answered, and was sent once, so none can run now; what was promised stays. */
+void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number, bool over);
 
 /* A connection has come up, or a caller waits in close: those that sleep after a refusal try again
  * now. */

@@ -27,14 +27,14 @@ static struct lk__hold *extend_hold(struct lk__entry *entry, const struct lk__ow
 }
 
 /* The hold still is what it was, and the answer has come: `renewed`, or not ours any more. */
-static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, uint64_t number,
-		       int64_t lease_ms, int64_t sent_ns, bool renewed)
+static int extend_note(struct lk__entry *entry, const struct lk__owner *owner,
+		       const struct lk__extension *extension, bool renewed)
 {
 	int code;
 	struct lk__hold *hold = extend_hold(entry, owner, &code);
-	if (!hold || hold->number != number) {
+	if (!hold || hold->number != extension->number) {
 		if (renewed)
-			lk__entry_release_unheld(entry, number);
+			lk__entry_release_unheld(entry, extension->number);
 		return code ? code : LK_ENOTOWNER;
 	}
 	if (!renewed) {
@@ -42,13 +42,12 @@ static int extend_read(struct lk__entry *entry, const struct lk__owner *owner, u
 		lk__entry_promote(entry);
 		return LK_ELOST;
 	}
-	int64_t end_ns = lk__lease_end_ns(sent_ns, lease_ms);
-	if (end_ns > entry->grant.valid_until_ns)
-		entry->grant.valid_until_ns = end_ns;
+	int64_t end_ns = lk__lease_end_ns(extension->sent_ns, extension->lease_ms);
+	entry->grant.valid_until_ns = lk__later(entry->grant.valid_until_ns, end_ns);
 	if (!hold->watched && end_ns > hold->own_until_ns)
 		hold->own_until_ns = end_ns;
 	hold->warned = false;
-	entry->grant.seen_ns = sent_ns;
+	entry->grant.seen_ns = extension->sent_ns;
 	lk__watch_hold(entry, lk__now_ns());
 	return 0;
 }
@@ -67,8 +66,7 @@ int lk__extend_begin(struct lk__entry *entry, const struct lk__owner *owner, int
 						    .lease_ms = lease_ms,
 						    .until_ns = lk__hold_deadline(hold)};
 		lk__field(entry, hold->number, extension->field);
-		if (entry->grant.outlives_ns < outlives_ns)
-			entry->grant.outlives_ns = outlives_ns;
+		entry->grant.outlives_ns = lk__later(entry->grant.outlives_ns, outlives_ns);
 	}
 	pthread_mutex_unlock(&entry->mutex);
 	return code ? lk__fail(error, code, "extend \"%.100s\": %s", entry->name,
@@ -88,7 +86,12 @@ struct lk__request *lk__extend_request(const struct lk__entry *entry,
 int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,
 		    const struct lk__request *request, lk_error *error)
 {
-	int rc = lk__reply_renewed(request, 1, 0);
+	char what[192];
+	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
+	int rc = lk__ask_read(entry->client, request, what, error);
+	if (rc < 0)
+		return rc;
+	rc = lk__reply_renewed(request, 1, 0);
 	extension->sent_ns = request->sent_ns;
 	return rc >= 0 ? rc
 		       : lk__fail(error, LK_EMAYBEHELD,
@@ -96,19 +99,10 @@ int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extensi
 				  entry->name);
 }
 
-int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
-		   const struct lk__extension *extension, bool renewed, lk_error *error)
-{
-	pthread_mutex_lock(&entry->mutex);
-	int rc = extend_read(entry, owner, extension->number, extension->lease_ms,
-			     extension->sent_ns, renewed);
-	pthread_mutex_unlock(&entry->mutex);
-	return rc ? lk__fail(error, rc, "extend \"%.100s\": %s", entry->name, lk_error_text(rc))
-		  : 0;
-}
-
-int lk__extend_failed(struct lk__entry *entry, const struct lk__owner *owner, int rc,
-		      lk_error *error)
+/* A hold that is over by now is lost, whatever stood in the way: LK_ELOST, with that as the reason.
+ * LK_EMAYBEHELD and LK_ECLOSED stay. */
+static int extend_failed(struct lk__entry *entry, const struct lk__owner *owner, int rc,
+			 lk_error *error)
 {
 	int code;
 	char why[160];
@@ -123,19 +117,27 @@ int lk__extend_failed(struct lk__entry *entry, const struct lk__owner *owner, in
 			entry->name, why);
 }
 
+int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
+		   const struct lk__extension *extension, int answer, lk_error *error)
+{
+	if (answer < 0)
+		return extend_failed(entry, owner, answer, error);
+	pthread_mutex_lock(&entry->mutex);
+	int rc = extend_note(entry, owner, extension, answer == 1);
+	pthread_mutex_unlock(&entry->mutex);
+	return rc ? lk__fail(error, rc, "extend \"%.100s\": %s", entry->name, lk_error_text(rc))
+		  : 0;
+}
+
 /* ---- the operation ---- */
 
 static int extend_look(struct lk__extending *extending)
 {
 	struct lk__entry *entry = extending->entry;
 	struct lk__request *answer;
-	char what[192];
 	if (!lk__op_ask_look(&extending->op, &answer))
 		return LK__OP_WAITS;
-	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
-	int rc = lk__ask_read(entry->client, answer, what, extending->error);
-	if (rc >= 0)
-		rc = lk__extend_read(entry, &extending->extension, answer, extending->error);
+	int rc = lk__extend_read(entry, &extending->extension, answer, extending->error);
 	lk__request_free(answer);
 	return rc;
 }
@@ -189,9 +191,7 @@ static int extending_step(struct lk__op *op)
 	}
 	if (rc == LK__OP_WAITS)
 		return rc;
-	if (rc < 0)
-		return lk__extend_failed(entry, &extending->owner, rc, extending->error);
-	return lk__extend_end(entry, &extending->owner, &extending->extension, rc == 1,
+	return lk__extend_end(entry, &extending->owner, &extending->extension, rc,
 			      extending->error);
 }
 

@@ -38,11 +38,9 @@ struct lk__request *lk__extend_request(const struct lk__entry *entry,
 /* 1 extended, 0 not ours any more, or a code. */
 int lk__extend_read(const struct lk__entry *entry, struct lk__extension *extension,
 		    const struct lk__request *request, lk_error *error);
-/* It was not done, or is not known to be. A hold that is over by now is lost, whatever stood in the
- * way: LK_ELOST, with that as the reason. LK_EMAYBEHELD and LK_ECLOSED stay. */
-int lk__extend_failed(struct lk__entry *entry, const struct lk__owner *owner, int rc,
-		      lk_error *error);
+/* `answer`: as it was read, or the code of what stood in its way. 0 or a code: LK_ELOST where the
+ * hold is over by now. */
 int lk__extend_end(struct lk__entry *entry, const struct lk__owner *owner,
-		   const struct lk__extension *extension, bool renewed, lk_error *error);
+		   const struct lk__extension *extension, int answer, lk_error *error);
 
 #endif

@@ -115,11 +115,4 @@ struct lk__hold *lk__hold_wanted(struct lk__thread *thread, const struct lk__rec
  * or a code. */
 int lk__hold_reenter(struct lk__entry *entry, const struct lk__want *want, lk_error *error);
 
-/*
- * Lost permits. Their owners have to learn of the loss, but often nobody asks for a permit again:
- * another process gives it back, or it ends with its lease. So a client remembers the last
- * LK__LOST_MAX losses, and none of the permits whose end is not a loss.
- */
-#define LK__LOST_MAX 1000 /* as <lockkeeper/permit_semaphore.h> says */
-
 #endif

@@ -670,10 +670,10 @@ static void group_freed(struct lk__multi_ask *ask, const struct part_group *grou
 		struct lk__entry *entry = release->entry;
 		int64_t listeners = 0;
 		pthread_mutex_lock(&entry->mutex);
-		int rc = !request ? lk__release_unanswered(release)
-				  : lk__release_read(release, request,
-						     lk__multi_read_release(request, i, &listeners),
-						     listeners);
+		enum lk__released released = request ? lk__multi_read_release(request, i,
+									      &listeners)
+						     : LK__RELEASED_FAILED;
+		int rc = lk__release_read(release, request, released, listeners);
 		pthread_mutex_unlock(&entry->mutex);
 		/* The hold is gone: what was not done may be held. */
 		if (rc < 0 && rc != LK_ELOST)
@@ -739,16 +739,10 @@ static int part_extended(struct lk__multi_ask *ask, size_t part, const struct lk
 	struct lk__entry *entry = part_of(ask, part);
 	struct lk__extension *extension = &ask->extension[part];
 	struct lk__owner owner = part_owner(ask, part);
-	if (!request)
-		return lk__fail(&ask->why, LK_EMAYBEHELD,
-				"extend \"%.100s\": no answer within the limit", entry->name);
-	char what[192];
-	snprintf(what, sizeof(what), "extend \"%.100s\"", entry->name);
-	int rc = lk__ask_read(entry->client, request, what, &ask->why);
-	if (rc >= 0)
-		rc = lk__extend_read(entry, extension, request, &ask->why);
-	return rc < 0 ? lk__extend_failed(entry, &owner, rc, &ask->why)
-		      : lk__extend_end(entry, &owner, extension, rc == 1, &ask->why);
+	int rc = request ? lk__extend_read(entry, extension, request, &ask->why)
+			 : lk__fail(&ask->why, LK_EMAYBEHELD,
+				    "extend \"%.100s\": no answer within the limit", entry->name);
+	return lk__extend_end(entry, &owner, extension, rc, &ask->why);
 }
 
 static void parts_extended(struct lk__multi_ask *ask, size_t index,

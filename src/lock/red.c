@@ -227,7 +227,7 @@ void lk__red_note_answered(struct lk__red_node *node, uint64_t number, bool once
 	given->unsure |= !once;
 	given->over = node->asked == 0 && !given->unsure;
 	if (given->over)
-		lk__compensation_hasten(node->member, number);
+		lk__compensation_hasten(node->member, number, true);
 }
 
 struct lk__request *lk__red_request(const struct lk__red_node *node, uint64_t number,

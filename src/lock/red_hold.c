@@ -538,7 +538,7 @@ static void node_keep_part(struct lk__red_node *node, bool unsure, int64_t until
 	pthread_mutex_lock(&member->mutex);
 	lk__entry_note_red_lease(member, lease_ms);
 	node->kept = node->number;
-	lk__compensate_kept(member, node->number, unsure ? until_ns : lk__now_ns(), promised_ns);
+	lk__compensate_later(member, node->number, unsure ? until_ns : lk__now_ns(), promised_ns);
 	pthread_mutex_unlock(&member->mutex);
 }
 
@@ -559,7 +559,7 @@ static void red_let_go(struct lk__entry *entry, uint64_t number)
 	for (size_t i = 0; red->kept == number && i < red->count; i++) {
 		struct lk__red_node *node = &red->node[i];
 		if (node->kept)
-			lk__compensate_no_longer(node->member, node->kept);
+			lk__compensation_hasten(node->member, node->kept, false);
 		node->kept = 0;
 	}
 }
@@ -691,8 +691,8 @@ static void release_compensate(const struct release *release)
 			continue;
 		pthread_mutex_lock(&member->mutex);
 		lk__entry_note_red_lease(member, release->lease_ms);
-		lk__compensate_copies(member, release->number[i],
-				      over ? now_ns : release->until_ns);
+		lk__compensate_later(member, release->number[i], over ? now_ns : release->until_ns,
+				     0);
 		pthread_mutex_unlock(&member->mutex);
 	}
 }

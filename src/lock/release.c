@@ -101,7 +101,8 @@ static void release_hold_off(struct lk__entry *entry, int64_t listeners)
 static void release_compensate_copies(const struct lk__release *release)
 {
 	if (release->repeated_until_ns > release->begun_ns)
-		lk__compensate_copies(release->entry, release->number, release->repeated_until_ns);
+		lk__compensate_later(release->entry, release->number, release->repeated_until_ns,
+				     0);
 }
 
 /* Nobody knows whether it is released. One that was to be kept is left to its lease: others should
@@ -165,11 +166,30 @@ static void release_done(const struct lk__release *release, const struct lk__req
 	lk__compensate_given(entry, release->number, request);
 }
 
+/* Before the end of the lease the client is closed, which goes on with the release. */
+static int release_unanswered(const struct lk__release *release)
+{
+	bool ended = lk__now_ns() >= release->valid_until_ns;
+	release_ends(release->entry);
+	if (ended)
+		release_compensate_copies(release);
+	else
+		release_compensate(release);
+	release_pass_on(release);
+	return release_fail(release, LK_EMAYBEHELD,
+			    ended ? "no answer before the end of the lease"
+			    : atomic_load(&release->entry->client->state) == LK__CLIENT_OPEN
+				    ? "no answer within the limit"
+				    : "no answer before the client was closed");
+}
+
 int lk__release_read(const struct lk__release *release, const struct lk__request *request,
 		     enum lk__released released, int64_t listeners)
 {
 	struct lk__entry *entry = release->entry;
 	int rc = 0;
+	if (!request)
+		return release_unanswered(release);
 	release_ends(entry);
 	switch (released) {
 	case LK__RELEASED:
@@ -196,37 +216,17 @@ int lk__release_read(const struct lk__release *release, const struct lk__request
 	return rc;
 }
 
-static int release_answered(const struct lk__release *release, const struct lk__request *request)
-{
-	const struct lk__recipe *recipe = release->entry->target.recipe;
-	int64_t listeners = 0;
-	enum lk__released released = (release->keep_ms ? lk__reply_released
-						       : recipe->read_release)(request, &listeners);
-	return lk__release_read(release, request, released, listeners);
-}
-
-/* Before the end of the lease the client is closed, which goes on with the release. */
-int lk__release_unanswered(const struct lk__release *release)
-{
-	bool ended = lk__now_ns() >= release->valid_until_ns;
-	release_ends(release->entry);
-	if (ended)
-		release_compensate_copies(release);
-	else
-		release_compensate(release);
-	release_pass_on(release);
-	return release_fail(release, LK_EMAYBEHELD,
-			    ended ? "no answer before the end of the lease"
-			    : atomic_load(&release->entry->client->state) == LK__CLIENT_OPEN
-				    ? "no answer within the limit"
-				    : "no answer before the client was closed");
-}
-
 /* The end of one that was sent on the wire: its request, which is done, and is freed; NULL: no
  * answer has come, and nobody waits for it any more. 0 or a code. */
 static int release_end(const struct lk__release *release, struct lk__request *request)
 {
-	int rc = request ? release_answered(release, request) : lk__release_unanswered(release);
+	const struct lk__recipe *recipe = release->entry->target.recipe;
+	enum lk__released released = LK__RELEASED_FAILED;
+	int64_t listeners = 0;
+	if (request)
+		released = (release->keep_ms ? lk__reply_released
+					     : recipe->read_release)(request, &listeners);
+	int rc = lk__release_read(release, request, released, listeners);
 	lk__request_free(request);
 	return rc;
 }
@@ -591,18 +591,6 @@ int lk__release_drop(struct lk__entry *entry, const struct lk__owner *owner, boo
 		lk__entry_release_unasked(entry, number);
 	lk__entry_promote(entry);
 	return rc;
-}
-
-/* A copy of its acquire that comes later finds the field, or takes the lock for the rest of its
- * lease once more: whoever knows the field may have the hold by now, so nothing is compensated. */
-int lk__release_abandon(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error)
-{
-	pthread_mutex_lock(&entry->mutex);
-	int rc = lk__release_drop(entry, owner, false, error);
-	if (rc == 1)
-		entry->abandoned = true; /* what is under way for it is not taken back */
-	pthread_mutex_unlock(&entry->mutex);
-	return rc < 0 ? rc : 0;
 }
 
 static int releasing_step(struct lk__op *op)

@@ -64,10 +64,6 @@ void lk__release_init(struct lk__releasing *releasing, struct lk__entry *entry,
 int lk__release_run(struct lk__entry *entry, struct lk__thread *thread,
 		    const struct lk__owner *owner, int64_t keep_ms, bool no_wait, lk_error *error);
 
-/* Takes one count off the owner's hold, and forgets it with the last: the server keeps the lock. 0
- * or a code. */
-int lk__release_abandon(struct lk__entry *entry, const struct lk__owner *owner, lk_error *error);
-
 /* All below with the entry's mutex held. */
 
 /* Takes one count off the owner's hold: 0, it has more; 1, that was the last one, and the hold is
@@ -91,11 +87,9 @@ bool lk__release_is_lost(const struct lk__request *request, int64_t keep_ms, int
 void lk__release_begin(struct lk__release *release, struct lk__entry *entry, int64_t keep_ms,
 		       lk_error *error);
 
-/* Answered. 0 or a code. */
+/* What became of it: 0 or a code. `request` is NULL when it was not answered in time, which is the
+ * end of the lease, or of its client: LK_EMAYBEHELD. */
 int lk__release_read(const struct lk__release *release, const struct lk__request *request,
 		     enum lk__released released, int64_t listeners);
-
-/* Not answered in time, which is the end of the lease, or of its client. LK_EMAYBEHELD. */
-int lk__release_unanswered(const struct lk__release *release);
 
 #endif

@@ -69,7 +69,7 @@ MUTANTS = [
         (RENEW, "math.max(tonumber(lease), redis.call('PTTL', KEYS[i]))", "tonumber(lease)")],
         World("locks")),
     Mutant("abandoned-taken-back", "what is under way for an abandoned hold releases it", [
-        ("src/lock/release.c", "entry->abandoned = true;", "entry->abandoned = false;")],
+        ("src/api/lock.c", "entry->abandoned = true;", "entry->abandoned = false;")],
         World("handovers")),
     Mutant("adopted-beside-a-head", "what was adopted is passed in memory to who asks the server", [
         ("src/lock/release.c", "return lk__entry_head(entry) ? NULL : lk__entry_first(entry);",
