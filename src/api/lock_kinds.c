@@ -211,24 +211,24 @@ static int multi_check(lk_lock *const *locks, size_t count, lk_error *error)
 	return 0;
 }
 
-static int part_compare(const struct lk__entry *a, const struct lk__entry *b)
+/* By node and client, then name. */
+static int part_compare(const void *first, const void *second)
 {
+	const struct lk__entry *a = *(struct lk__entry *const *)first;
+	const struct lk__entry *b = *(struct lk__entry *const *)second;
+	const struct lk__target *key = &a->target, *other = &b->target;
 	int order = strcmp(a->client->config->url, b->client->config->url);
 	if (order == 0)
-		order = (a->client->config->database > b->client->config->database) -
-			(a->client->config->database < b->client->config->database);
+		order = a->client->config->database - b->client->config->database;
 	if (order == 0)
 		order = strcmp(a->client->id, b->client->id);
 	if (order == 0)
-		order = (a->target.slot > b->target.slot) - (a->target.slot < b->target.slot);
-	if (order)
-		return order;
-	size_t common = a->target.key_size < b->target.key_size ? a->target.key_size
-								: b->target.key_size;
-	order = memcmp(a->target.key, b->target.key, common);
+		order = key->slot - other->slot;
+	if (order == 0)
+		order = memcmp(key->key, other->key,
+			       key->key_size < other->key_size ? key->key_size : other->key_size);
 	return order ? order
-		     : (a->target.key_size > b->target.key_size) -
-			       (a->target.key_size < b->target.key_size);
+		     : (key->key_size > other->key_size) - (key->key_size < other->key_size);
 }
 
 /* Tells whether both are one key of one server, as far as their URLs tell. */
@@ -243,13 +243,7 @@ static bool part_same(const struct lk__entry *a, const struct lk__entry *b)
 /* Puts the parts in order. LK_EINVAL when one lock is named twice. */
 static int multi_sort(struct lk__multi *multi, lk_error *error)
 {
-	for (size_t i = 1; i < multi->count; i++) {
-		struct lk__entry *part = multi->part[i];
-		size_t j = i;
-		for (; j > 0 && part_compare(multi->part[j - 1], part) > 0; j--)
-			multi->part[j] = multi->part[j - 1];
-		multi->part[j] = part;
-	}
+	qsort(multi->part, multi->count, sizeof(multi->part[0]), part_compare);
 	for (size_t i = 1; i < multi->count; i++)
 		for (size_t j = 0; j < i; j++)
 			if (part_same(multi->part[i], multi->part[j]))
