@@ -454,11 +454,6 @@ bool lk__reply_is_of_copy(const struct lk__request *request)
 	return request->sends > 1;
 }
 
-enum lk__attempt_event_type lk__reply_not_done(const struct lk__request *request)
-{
-	return lk__reply_is_of_copy(request) ? LK__ATTEMPT_UNKNOWN : LK__ATTEMPT_LATE;
-}
-
 bool lk__reply_late(const redisReply *reply, int64_t *server_us)
 {
 	if (reply->type != REDIS_REPLY_STATUS || strncmp(reply->str, "LATE ", 5) != 0)
@@ -466,22 +461,30 @@ bool lk__reply_late(const redisReply *reply, int64_t *server_us)
 	return lk__number_read(reply->str + 5, 0, INT64_MAX, server_us);
 }
 
-void lk__reply_acquired(const struct lk__request *request, struct lk__answer *answer)
+const redisReply *lk__reply_tried(const struct lk__request *request, struct lk__answer *answer)
 {
 	const redisReply *reply = request->reply;
 	struct lk__attempt_event *event = &answer->event;
 	assert(request->code || reply);
 	event->type = LK__ATTEMPT_UNKNOWN;
-	if (request->code) {
+	if (request->code)
 		*event = lk__reply_refusal(request);
-	} else if (reply->type == REDIS_REPLY_NIL) {
+	else if (reply->type == REDIS_REPLY_NIL)
 		event->type = LK__ATTEMPT_GRANTED;
-	} else if (reply->type == REDIS_REPLY_INTEGER) {
-		event->type = LK__ATTEMPT_BUSY;
-		event->ttl_ms = reply->integer;
-	} else if (lk__reply_late(reply, &answer->event.server_us)) {
-		event->type = lk__reply_not_done(request);
-	}
+	else if (!lk__reply_late(reply, &event->server_us))
+		return reply;
+	else if (!lk__reply_is_of_copy(request))
+		event->type = LK__ATTEMPT_LATE;
+	return NULL;
+}
+
+void lk__reply_acquired(const struct lk__request *request, struct lk__answer *answer)
+{
+	const redisReply *busy = lk__reply_tried(request, answer);
+	if (!busy || busy->type != REDIS_REPLY_INTEGER)
+		return;
+	answer->event.type = LK__ATTEMPT_BUSY;
+	answer->event.ttl_ms = busy->integer;
 }
 
 static enum lk__released released(const struct lk__request *request, int64_t least,

@@ -33,10 +33,11 @@ bool lk__reply_late(const redisReply *reply, int64_t *server_us);
  */
 int lk__reply_renewed(const struct lk__request *request, size_t count, size_t index);
 
-/* Reads LATE: not done, or, of a copy, nothing. */
-enum lk__attempt_event_type lk__reply_not_done(const struct lk__request *request);
+/* Reads what each kind answers alike: nil, granted; status "LATE <server us>", which is not done,
+ * or, of a copy, unknown. Another reply is unknown too, and returned: the kind may read it. */
+const redisReply *lk__reply_tried(const struct lk__request *request, struct lk__answer *answer);
 
-/* nil: granted; integer: busy, with the ttl in ms, or -1; status "LATE <server us>". */
+/* As that; integer: busy, with the ttl in ms, or -1. */
 void lk__reply_acquired(const struct lk__request *request, struct lk__answer *answer);
 
 /* nil: not the owner; integer: released, so many heard of it. */

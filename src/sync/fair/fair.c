@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The fair lock. */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <lockkeeper/error.h>
 
 #include "resp/reply.h"
 #include "sync/recipes.h"
@@ -31,20 +28,12 @@ static struct lk__request *fair_force(const struct lk__target *target)
  * did. */
 static void fair_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
-	const redisReply *reply = request->reply;
+	const redisReply *busy = lk__reply_tried(request, answer);
 	struct lk__attempt_event *event = &answer->event;
-	event->type = LK__ATTEMPT_UNKNOWN;
-	if (request->code) {
-		*event = lk__reply_refusal(request);
-	} else if (reply->type == REDIS_REPLY_NIL) {
-		event->type = LK__ATTEMPT_GRANTED;
-	} else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-		   lk__reply_integer(reply->element[0], INT64_MIN, INT64_MAX, &event->ttl_ms) &&
-		   lk__reply_integer(reply->element[1], 0, INT64_MAX, &event->server_us)) {
+	if (busy && busy->type == REDIS_REPLY_ARRAY && busy->elements == 2 &&
+	    lk__reply_integer(busy->element[0], INT64_MIN, INT64_MAX, &event->ttl_ms) &&
+	    lk__reply_integer(busy->element[1], 0, INT64_MAX, &event->server_us))
 		event->type = LK__ATTEMPT_BUSY;
-	} else if (lk__reply_late(reply, &answer->event.server_us)) {
-		event->type = lk__reply_not_done(request);
-	}
 }
 
 static bool fair_read_message(const char *payload, uint64_t nonce, int64_t *server_us)

@@ -1,30 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/multi/multi.h"
 
-#include <assert.h>
-
 #include "resp/reply.h"
 #include "sync/script.h"
 
 void lk__multi_read_acquire(const struct lk__request *request, struct lk__answer *answer)
 {
-	const redisReply *reply = request->reply;
+	const redisReply *said = lk__reply_tried(request, answer);
 	struct lk__attempt_event *event = &answer->event;
-	assert(request->code || reply);
 	int64_t busy;
-	event->type = LK__ATTEMPT_UNKNOWN;
-	if (request->code) {
-		*event = lk__reply_refusal(request);
-	} else if (reply->type == REDIS_REPLY_NIL) {
-		event->type = LK__ATTEMPT_GRANTED;
-	} else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-		   lk__reply_integer(reply->element[0], 1, INT32_MAX, &busy) &&
-		   lk__reply_integer(reply->element[1], INT64_MIN, INT64_MAX, &event->ttl_ms)) {
-		event->type = LK__ATTEMPT_BUSY;
-		answer->busy = (size_t)busy - 1;
-	} else if (lk__reply_late(reply, &event->server_us)) {
-		event->type = lk__reply_not_done(request);
-	}
+	if (!said || said->type != REDIS_REPLY_ARRAY || said->elements != 2 ||
+	    !lk__reply_integer(said->element[0], 1, INT32_MAX, &busy) ||
+	    !lk__reply_integer(said->element[1], INT64_MIN, INT64_MAX, &event->ttl_ms))
+		return;
+	event->type = LK__ATTEMPT_BUSY;
+	answer->busy = (size_t)busy - 1;
 }
 
 enum lk__released lk__multi_read_release(const struct lk__request *request, size_t index,
