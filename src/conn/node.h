@@ -155,7 +155,7 @@ struct lk__node_events {
 	void (*attention)(void *context);  /* answers are expected and nobody reads */
 	void (*lost)(void *context);       /* a connection was lost: grants are in doubt */
 	void (*up)(void *context);         /* a connection was made */
-	void (*connecting)(void *context); /* one is being made, and the loop must go on with it */
+	void (*connecting)(void *context); /* one is to be made: the loop must go on with it */
 	void (*doubt)(void *context, void *owner); /* a listener heard an unexpected message */
 	/* There is something for the loop to take: tracking.h. NULL where nobody takes it. */
 	void (*told)(void *context);

@@ -21,6 +21,7 @@
 static struct lk__node node;
 static lk_config *config;
 static int closed; /* streams */
+static int calls;  /* to the loop, to go on with a connection */
 static int set_fd = -1;
 static struct lk__thread loop_thread;
 
@@ -39,8 +40,13 @@ static void ignore(void *context)
 {
 }
 
+static void called(void *context)
+{
+	calls++;
+}
+
 static const struct lk__node_events events = {
-	.attention = ignore, .lost = ignore, .up = ignore, .connecting = ignore};
+	.attention = ignore, .lost = ignore, .up = ignore, .connecting = called};
 
 static void come_up(size_t index)
 {
@@ -54,7 +60,7 @@ static void come_up(size_t index)
 static int set_up(void **state)
 {
 	lk_error error;
-	closed = 0;
+	closed = calls = 0;
 	assert_int_equal(lk_config_new(&config, &error), 0);
 	assert_int_equal(lk_config_set(config, "url", "unix:///nowhere/at/all", &error), 0);
 	assert_int_equal(lk_config_set(config, "connections", "3", &error), 0);
@@ -324,6 +330,25 @@ static void test_one_in_use_is_not(void **state)
 	lk__request_free(request);
 }
 
+/* ---- the one for renewals ---- */
+
+/* The caller asks for it, once, and only when a lock is held a moment after the first one was. */
+static void test_the_loop_opens_the_one_for_renewals(void **state)
+{
+	int64_t now_ns = lk__now_ns(), due_ns = lk__node_prepare(&node, now_ns);
+	assert_true(due_ns > now_ns);
+	assert_true(lk__node_prepare(&node, due_ns - 1) == due_ns);
+	lk__node_turn(&node, due_ns);
+	assert_int_equal(calls, 0);
+	assert_int_equal(node.work.state, LK__CONN_DOWN);
+	assert_true(lk__node_prepare(&node, due_ns) == LK__NEVER);
+	assert_true(lk__node_prepare(&node, due_ns) == LK__NEVER);
+	assert_int_equal(calls, 1);
+	assert_int_equal(node.work.state, LK__CONN_DOWN);
+	lk__node_turn(&node, due_ns);
+	assert_int_equal(node.work.state, LK__CONN_CONNECTING);
+}
+
 /* ---- scripts ---- */
 
 /* Sends one over that connection. Whether its text went before it. */
@@ -539,6 +564,7 @@ int main(void)
 		TEST(test_many_open_no_more),
 		TEST(test_one_that_was_not_used_for_long_is_closed),
 		TEST(test_one_in_use_is_not),
+		TEST(test_the_loop_opens_the_one_for_renewals),
 		TEST(test_a_script_is_there_when_it_has_run),
 		TEST(test_a_client_has_so_many_in_all),
 		TEST(test_a_lock_goes_along_with_its_caller),
