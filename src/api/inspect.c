@@ -189,18 +189,15 @@ static void look_add_reader(const struct lk__look *look, struct lk__questions *b
 			    const lk_holder *reader, int hold)
 {
 	struct lk__words words = {0};
-	size_t size;
-	char *base = lk__suffixed_name(look->key, look->key_size, "", &size), *suffix = NULL;
-	int suffix_size = asprintf(&suffix, "%.*s:rwlock_timeout:%d", (int)reader->field_size,
-				   reader->field, hold);
-	char *name = base && suffix_size >= 0 ? malloc(size + (size_t)suffix_size) : NULL;
-	if (name)
-		memcpy(mempcpy(name, base, size), suffix, (size_t)suffix_size);
-	free(base);
-	if (suffix_size >= 0)
+	size_t size = 0;
+	char *suffix;
+	int rc = asprintf(&suffix, "%.*s:rwlock_timeout:%d", (int)reader->field_size, reader->field,
+			  hold);
+	char *name = rc < 0 ? NULL : lk__suffixed_name(look->key, look->key_size, suffix, &size);
+	if (rc >= 0)
 		free(suffix);
 	lk__words_text(&words, "PTTL");
-	lk__words_own(&words, name, size + (size_t)suffix_size);
+	lk__words_own(&words, name, size);
 	lk__questions_put(batch, &words);
 }
 
