@@ -414,8 +414,8 @@ static int listed_see(struct lk__listed *listed, const struct heard *heard, int 
 	return have;
 }
 
-/* Those who must have it are the listed ones that are alive. Where others have come in their place,
- * the next WAIT is for these as well. */
+/* Counts the listed replicas that are alive: each must have it. Where others have come in their
+ * place, the next WAIT is for these as well. */
 static struct count count_listed(struct lk__conn *conn, const struct heard *heard, int asked_more)
 {
 	struct count count = {0};

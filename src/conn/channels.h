@@ -77,7 +77,7 @@ struct lk__listening *lk__channel_open(struct lk__conn *conn, const char *name, 
 /* Ends it; the last one unsubscribes. */
 void lk__channel_close(struct lk__conn *conn, struct lk__listening *listening);
 
-/* What the server takes us for on that channel. A hint. */
+/* Tells what the server takes us for on that channel. A hint. */
 enum lk__channel_role {
 	LK__CHANNEL_STRANGER,
 	LK__CHANNEL_LISTENER, /* because some entry of ours is one */
@@ -148,10 +148,10 @@ void lk__channels_wake(struct lk__conn *conn, lk__channel_test *test, const void
 /* Lets that listener alone try again, as after a message. */
 void lk__channel_wake(struct lk__conn *conn, struct lk__listening *listening);
 
-/* The same, with the connection's mutex held. */
+/* lk__channel_wake() with the connection's mutex held. */
 void lk__channel_touch(struct lk__listening *listening, struct lk__deferred *after);
 
-/* The same, but it hears that it was a hint. */
+/* Lets it try again, and hear that it was for a hint. */
 void lk__channel_hint(struct lk__listening *listening, struct lk__deferred *after);
 
 /* Ends them with their connection. */

@@ -401,8 +401,8 @@ void lk__conn_unlock_held(struct lk__conn *conn, struct lk__deferred *after);
 
 /* ---- what a connection leaves to others ---- */
 
-/* What waits for replicas and disks (acks.c), and subscriptions (channels.c): both use connections,
- * which know them by these functions alone. With the mutex held. */
+/* Acknowledgements (acks.c) and subscriptions (channels.c) stand above connections: both use them,
+ * and a connection knows both by these functions alone. With the mutex held. */
 struct lk__acks_ops {
 	/* It is answered, and what it did must be acknowledged: true, and it waits for that. */
 	bool (*await)(struct lk__conn *conn, struct lk__request *request,
@@ -434,7 +434,7 @@ extern const struct lk__channels_ops lk__channels_ops;
  * another node has the key. In both cases the server has not run the command.
  */
 
-/* What waits in the connection until its keys have moved is in flight again. */
+/* Sends again what waits in the connection until its keys have moved. */
 void lk__conn_resume(struct lk__conn *conn);
 
 /* Sends a request that is done, and was redirected, to its new node: true, and it is not done. The

@@ -239,7 +239,7 @@ static int greeter_role(struct greeter *greeter, const redisReply *reply)
 			"%s: it is not a master (ROLE answers %.20s)", greeter->config->url, role);
 }
 
-/* What is not answered as expected is taken for missing: it is sent with its first use. */
+/* A script whose answer is not as expected is taken for missing: it is sent with its first use. */
 static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeting)
 {
 	bool whole = reply->type == REDIS_REPLY_ARRAY && reply->elements == LK__SCRIPT_COUNT;
@@ -304,7 +304,7 @@ static int greeter_take(struct greeter *greeter, const redisReply *reply)
 	const char *verb = greeter->verbs[greeter->answered];
 	if (reply->type == REDIS_REPLY_ERROR) {
 		int code = lk__refusal(reply->str).code;
-		/* What stands first is the reason: the rest only follows from it. */
+		/* The first refusal is the reason: the rest only follows from it. */
 		bool refused = code == LK_EAUTH || strncmp(reply->str, "ERR max number", 14) == 0;
 		if (strcmp(verb, "WAITAOF") == 0)
 			return greeter_diskless(greeter, reply->str);

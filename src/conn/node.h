@@ -200,7 +200,7 @@ struct lk__node {
 	struct lk__log log;
 	const struct lk__node_events *events;
 	void *context;
-	/* Those that were made so far: the first, and others since there was a crowd: node.c. */
+	/* Connections that were made so far: the first, and others since there was a crowd. */
 	struct lk__conn *scripts[LK__SCRIPT_CONNECTIONS_MAX];
 	_Atomic size_t script_count;
 	_Atomic int crowd;           /* how often callers found none free, see node.c */

@@ -29,7 +29,7 @@ static const struct {
 	{"ASK ", LK_EREFUSED, false, CLUSTER},
 	{"CROSSSLOT", LK_EREFUSED, false, CLUSTER},
 	{"NOSCRIPT", LK_EUNAVAILABLE, false, SCRIPT_LOST},
-	/* Of servers that are not Redis, in tests. */
+	/* Servers that are not Redis say this, in tests. */
 	{"ERR NOSCRIPT", LK_EUNAVAILABLE, false, SCRIPT_LOST},
 	{"ERR max number of clients", LK_EUNAVAILABLE, false, NULL},
 	{"OOM", LK_EREFUSED, false, NULL},

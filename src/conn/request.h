@@ -177,7 +177,7 @@ struct lk__request *lk__time_request(const struct lk_config *config, bool by_scr
 /* The time that the answer to TIME tells, in µs, or -1. */
 int64_t lk__time_answer(const redisReply *reply);
 
-/* The same of an answer of Envoy's redis_proxy, which tells the time of its own clock, or -1. */
+/* The time of an answer of Envoy's redis_proxy, which tells that of its own clock, or -1. */
 int64_t lk__time_of_proxy(const redisReply *reply);
 
 /* ---- what a refusal means ---- */

@@ -25,7 +25,7 @@ void lk__trace_answer(const struct lk__conn *conn, const struct lk__request *req
 		      const redisReply *reply);
 void lk__trace_conn(const struct lk__conn *conn, const char *what);
 
-/* What sentinels and nodes are asked for their masters, over connections of their own. */
+/* A question to a sentinel or a node for its masters, over a connection of its own. */
 void lk__trace_words(const struct lk_config *config, size_t argc, const char **argv);
 void lk__trace_reply(const struct lk_config *config, const char *verb, const redisReply *reply);
 
