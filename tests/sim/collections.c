@@ -132,12 +132,17 @@ void sim_do_hrandfield(const struct sim_asked *asked)
 	struct sim_key *key;
 	if (!sim_key_of(asked, SIM_HASH, &key))
 		return;
-	if (!key)
+	if (asked->count > 2) /* HRANDFIELD key 1 WITHVALUES */
+		sim_say_array(asked->out, key ? 2 : 0);
+	else if (!key)
 		sim_say_nil(asked->out);
-	else if (key->count == 1)
-		sim_say_bulk(asked->out, word_of(&key->items[0]));
-	else
-		sim_say_bulk(asked->out, word_of(&key->items[asked->redis->random(key->count)]));
+	if (!key)
+		return;
+	const struct sim_item *item =
+		&key->items[key->count > 1 ? asked->redis->random(key->count) : 0];
+	sim_say_bulk(asked->out, word_of(item));
+	if (asked->count > 2)
+		sim_say_bulk(asked->out, value_of(item));
 }
 
 /* ---- lists ---- */

@@ -525,7 +525,7 @@ static const struct command {
 	{"ZREM", -3, WRITE, sim_do_zrem},
 	{"HSET", -4, AGAIN | GROWS, sim_do_hset},
 	{"HDEL", -3, WRITE, sim_do_hdel},
-	{"HRANDFIELD", 2, 0, sim_do_hrandfield},
+	{"HRANDFIELD", -2, 0, sim_do_hrandfield},
 	{"DEL", -2, WRITE | KEYS, do_del},
 	{"TYPE", 2, 0, do_type},
 	{"GET", 2, 0, do_get},

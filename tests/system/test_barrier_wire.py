@@ -199,3 +199,18 @@ def test_what_does_not_fit_is_refused(server, barrier):
     server.call("HSET", KEYS[0], "a:1", 1)
     with pytest.raises(resp.ErrorReply, match="WRONGTYPE"):
         barrier.come("b:1")
+
+
+def test_a_barrier_is_no_lock(server, barrier):
+    """Most of its fields look like an owner's, and their values do not."""
+    for number in range(1, 9):
+        barrier.come(f"a:{number}", parties=20)
+    late_us = barrier.now_us() + 60_000_000
+    asks = {("lock", "acquire"): ["b:1", 1000, late_us],
+            ("multi", "acquire"): ["b:1", 1000, late_us],
+            ("lock", "force_release"): [""]}
+    for script, arguments in asks.items():
+        for _ in range(20):
+            with pytest.raises(resp.ErrorReply, match="WRONGTYPE.* not a lock"):
+                server.call("EVAL", lua.text_of(*script), 1, KEYS[0], *arguments)
+    assert len(barrier.states()) == 8

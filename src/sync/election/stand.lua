@@ -126,14 +126,16 @@ local function wrong(why)
 	return redis.error_reply('WRONGTYPE the key is ' .. why)
 end
 
--- Why the key is not one of ours; nil: it is. Who may not ask waits.
+--include "no_lock.lua" gives is_no_lock
+
+-- Why the key is not one of ours; nil: it is.
 local function other_kind()
-	local some = redis.pcall('HRANDFIELD', lock)
-	if type(some) == 'table' and string.find(some.err, 'WRONGTYPE') then
+	local mode = redis.pcall('HEXISTS', lock, 'mode')
+	if type(mode) == 'table' and string.find(mode.err, 'WRONGTYPE') then
 		return wrong('a ' .. redis.call('TYPE', lock).ok .. ', not an election')
-	elseif redis.pcall('HEXISTS', lock, 'mode') == 1 then
+	elseif mode == 1 then
 		return wrong('a read/write lock, not an election')
-	elseif type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+	elseif is_no_lock() then
 		return wrong('a hash that is not an election')
 	end
 end

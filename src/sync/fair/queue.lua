@@ -389,11 +389,7 @@ local function wrong(kind)
 	return redis.error_reply('WRONGTYPE the key is a ' .. kind .. ', not a fair lock')
 end
 
--- Whether one field does not look like an owner's, which ends in a number. Who may not ask waits.
-local function is_no_lock()
-	local some = redis.pcall('HRANDFIELD', lock)
-	return type(some) == 'string' and not string.find(some, ':%-?%d+$')
-end
+--include "no_lock.lua" gives is_no_lock
 
 local function acquire(lease, wait)
 	if redis.call('EXISTS', lock) == 0 then

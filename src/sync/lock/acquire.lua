@@ -56,9 +56,8 @@ end
 if redis.call('HEXISTS', lock, 'mode') == 1 then
 	return redis.error_reply('WRONGTYPE the key is a read/write lock, not a lock')
 end
--- An owner's field ends in a number. A user who may not ask waits.
-local some = redis.pcall('HRANDFIELD', lock)
-if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+--include "no_lock.lua" gives is_no_lock
+if is_no_lock() then
 	return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 end
 if ARGV[4] then

@@ -22,8 +22,8 @@ end
 if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
 	return redis.error_reply('WRONGTYPE the key is a read/write lock, not a lock')
 end
-local some = redis.pcall('HRANDFIELD', KEYS[1])
-if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
+--include "no_lock.lua" gives is_no_lock
+if is_no_lock() then
 	return redis.error_reply('WRONGTYPE the key is a hash that is not a lock')
 end
 redis.call('DEL', KEYS[1])

@@ -15,22 +15,22 @@
 local function wrong(key, what)
 	return redis.error_reply('WRONGTYPE "' .. string.sub(key, 1, 100) .. '" is a ' .. what)
 end
-for i, key in ipairs(KEYS) do
-	local own = redis.pcall('HEXISTS', key, ARGV[1])
+for i = 1, #KEYS do
+	local lock = KEYS[i]
+	local own = redis.pcall('HEXISTS', lock, ARGV[1])
 	if type(own) == 'table' then
 		local other = string.find(own.err, 'WRONGTYPE')
-		return other and wrong(key, redis.call('TYPE', key).ok .. ', not a lock') or own
+		return other and wrong(lock, redis.call('TYPE', lock).ok .. ', not a lock') or own
 	end
-	if own == 0 and redis.call('EXISTS', key) == 1 then
-		if redis.call('HEXISTS', key, 'mode') == 1 then
-			return wrong(key, 'read/write lock, not a lock')
+	if own == 0 and redis.call('EXISTS', lock) == 1 then
+		if redis.call('HEXISTS', lock, 'mode') == 1 then
+			return wrong(lock, 'read/write lock, not a lock')
 		end
-		-- An owner's field ends in a number. A user who may not ask waits.
-		local some = redis.pcall('HRANDFIELD', key)
-		if type(some) == 'string' and not string.find(some, ':%-?%d+$') then
-			return wrong(key, 'hash that is not a lock')
+		--include "no_lock.lua" gives is_no_lock
+		if is_no_lock() then
+			return wrong(lock, 'hash that is not a lock')
 		end
-		return {i, redis.call('PTTL', key)}
+		return {i, redis.call('PTTL', lock)}
 	end
 end
 for _, key in ipairs(KEYS) do
