@@ -7,10 +7,8 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-import shutil
 import signal
 import sys
-import tempfile
 
 import pytest
 
@@ -20,8 +18,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
 
 from command import BINARY, Command  # noqa: E402  (behind the path)
 from examination import examine  # noqa: E402
+from fixtures import folder, make_server, server  # noqa: E402,F401
 from private import servers_in  # noqa: E402
-from servers import Server  # noqa: E402
 from waiting import until  # noqa: E402
 
 
@@ -33,23 +31,6 @@ def pytest_configure(config):
 def binary():
     if not BINARY.exists():
         pytest.exit(f"{BINARY} is missing: build first, or set LOCKKEEPER_BUILD", 2)
-
-
-@pytest.fixture
-def folder():
-    """A folder with a short path: unix sockets allow 107 bytes."""
-    made = pathlib.Path(tempfile.mkdtemp(prefix="lk-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture
-def server(folder):
-    place = folder / "server"
-    place.mkdir()
-    made = Server(place).start()
-    yield made
-    made.stop()
 
 
 @pytest.fixture
@@ -101,17 +82,6 @@ def clean_environment(monkeypatch):
 
 
 @pytest.fixture
-def make_three(folder):
+def make_three(make_server):
     """make_three(config): three servers that have just been started."""
-    made = []
-
-    def make(config: dict[str, str] | None = None) -> list[Server]:
-        for number in range(3):
-            place = folder / f"node{number}"
-            place.mkdir()
-            made.append(Server(place, config).start())
-        return made
-
-    yield make
-    for server in made:
-        server.kill()
+    return lambda config=None: [make_server(**(config or {})) for _ in range(3)]

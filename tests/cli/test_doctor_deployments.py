@@ -90,7 +90,7 @@ def test_a_quorum_of_deployments(deploy, doctor, folder):
         for number in range(2):
             place = folder / f"alone{number}"
             place.mkdir()
-            alone.append(Server(place, SAFE).start())
+            alone.append(Server(place, SAFE).start_anywhere())
             urls.append(alone[-1].unix_url)
         report = doctor(*(word for url in urls for word in ("--url", url)))
         assert roles(report) == ["master"] * 3 + ["sentinel", "replica"]
@@ -135,7 +135,7 @@ def test_a_replica_of_another(deploy, doctor, folder):
     replicas = deploy(Replicas)
     place = folder / "other"
     place.mkdir()
-    other = Server(place, {**SAFE, "repl-diskless-sync-delay": 0}).start()
+    other = Server(place, {**SAFE, "repl-diskless-sync-delay": 0}).start_anywhere()
     try:
         stray = replicas.servers[1]
         stray.call("REPLICAOF", "127.0.0.1", other.port)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import pytest
 
-from servers import Server
 
 OWNER = "b30d6a0e-5b4a-4b0e-9d6f-0a4f5e1c2d3e:1"
 
@@ -83,21 +82,14 @@ def test_unlock_says_it_too(cli, server):
     assert done.returncode == 125 and "the key is a list" in done.stderr, done.stderr
 
 
-def test_a_quorum_says_it_once(cli, folder):
-    servers = []
-    try:
-        for number in range(3):
-            place = folder / str(number)
-            place.mkdir()
-            servers.append(Server(place, {"appendonly": "yes", "appendfsync": "always"}).start())
-            make(servers[-1], "sides", "job")
-        done = cli("run", "-n", "job", "true",
-                   LOCKKEEPER_URL=",".join(server.unix_url for server in servers))
-        assert done.returncode == 125
-        assert done.stderr.count("job is a read/write lock") == 1, done.stderr
-    finally:
-        for server in servers:
-            server.stop()
+def test_a_quorum_says_it_once(cli, make_three):
+    servers = make_three({"appendonly": "yes", "appendfsync": "always"})
+    for server in servers:
+        make(server, "sides", "job")
+    done = cli("run", "-n", "job", "true",
+               LOCKKEEPER_URL=",".join(server.unix_url for server in servers))
+    assert done.returncode == 125
+    assert done.stderr.count("job is a read/write lock") == 1, done.stderr
 
 
 def test_names_are_escaped(cli, server):

@@ -8,7 +8,6 @@ import pytest
 
 import resp
 from command import ROOT, Command
-from servers import Server
 from waiting import until
 
 LEASE_S = 2
@@ -139,25 +138,16 @@ def test_the_keys_of_others_stay_out_of_reach(server, name):
 
 
 @pytest.mark.parametrize("kind", [[], ["--plain"]], ids=" ".join)
-def test_a_quorum_runs_under_its_list(folder, kind):
-    servers = []
-    try:
-        for number in range(3):
-            place = folder / str(number)
-            place.mkdir()
-            servers.append(Server(place, {"appendonly": "yes", "appendfsync": "always"}).start())
-            grant(servers[-1], "quorum.acl")
-        secret = folder / "secret"
-        secret.write_text("change-me\n")
-        limited = Command({"LOCKKEEPER_PASSWORD_FILE": str(secret),
-                           "LOCKKEEPER_KEY_PREFIX": "app:"})
-        urls = [word for server in servers
-                for word in ("--url", f"unix://lockkeeper@{server.path}")]
-        done = limited("run", *urls, "-l", f"{LEASE_S}s", *kind, "job", "sleep", f"{LEASE_S + 0.5}")
-        assert (done.returncode, done.stderr) == (0, "")
-        for server in servers:
-            assert refusals(server) == []
-            assert server.call("EXISTS", "app:job") == 0
-    finally:
-        for server in servers:
-            server.stop()
+def test_a_quorum_runs_under_its_list(folder, make_three, kind):
+    servers = make_three({"appendonly": "yes", "appendfsync": "always"})
+    for server in servers:
+        grant(server, "quorum.acl")
+    secret = folder / "secret"
+    secret.write_text("change-me\n")
+    limited = Command({"LOCKKEEPER_PASSWORD_FILE": str(secret), "LOCKKEEPER_KEY_PREFIX": "app:"})
+    urls = [word for server in servers for word in ("--url", f"unix://lockkeeper@{server.path}")]
+    done = limited("run", *urls, "-l", f"{LEASE_S}s", *kind, "job", "sleep", f"{LEASE_S + 0.5}")
+    assert (done.returncode, done.stderr) == (0, "")
+    for server in servers:
+        assert refusals(server) == []
+        assert server.call("EXISTS", "app:job") == 0

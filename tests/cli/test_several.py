@@ -5,7 +5,6 @@ import pytest
 
 from fixtures import make_proxy, proxy  # noqa: F401  (fixtures)
 from proxy import HELLO_OF_SEVERAL, Replace
-from servers import Server
 from waiting import until
 
 STRANGER = ("HSET", "{}", "12345678-1234-4234-8234-123456789abc:1", "1")
@@ -141,16 +140,9 @@ def test_options_that_exclude_each_other(cli, server):
 
 
 @pytest.fixture
-def forgetful(folder):
+def forgetful(make_three):
     """Three servers that have just been started and keep nothing."""
-    made = []
-    for number in range(3):
-        place = folder / f"new{number}"
-        place.mkdir()
-        made.append(Server(place).start())
-    yield made
-    for server in made:
-        server.kill()
+    return make_three()
 
 
 def test_a_forgetful_node_has_no_vote_even_for_a_short_lease(cli, forgetful):

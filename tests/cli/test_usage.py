@@ -125,7 +125,7 @@ def test_passwords_in_arguments_are_refused_and_not_repeated(offline, args):
 def guarded(folder):
     """A server that wants a password, and the command without one."""
     (folder / "guarded").mkdir()
-    server = Server(folder / "guarded", {"requirepass": "S3cr3t"}).start()
+    server = Server(folder / "guarded", {"requirepass": "S3cr3t"}).start_anywhere()
     command = Command({"LOCKKEEPER_URL": server.unix_url})
     yield server, command
     command.stop()

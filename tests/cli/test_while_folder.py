@@ -26,7 +26,7 @@ def make_server(folder):
     made = []
 
     def make(config: dict | None = None, tls: dict | None = None) -> Server:
-        made.append(Server(folder, config, tls).start())
+        made.append(Server(folder, config, tls).start_anywhere())
         return made[-1]
 
     yield make

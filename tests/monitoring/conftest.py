@@ -44,7 +44,7 @@ def pictures(folder):
 def server(folder):
     place = folder / "server"
     place.mkdir()
-    made = Server(place).start()
+    made = Server(place).start_anywhere()
     yield made
     made.stop()
 

@@ -20,7 +20,7 @@ class LongHold:
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lk-"))
-        self.server = Server(self.folder).start()
+        self.server = Server(self.folder).start_anywhere()
         self.keeper = Keeper(self.server.unix_url)
         self.keeper.call("acquire", "long").ok()
         self.begun = time.monotonic()
