@@ -228,10 +228,10 @@ struct look {
 	uint64_t number;         /* of the grant */
 };
 
-/* Reads the request and why out of "<request>\n<field>\n…\n\n<why>"; false where no field is this
- * one. */
+/* Reads the request and why out of "<request>\n<field>\n…\n\n<why>\n…"; false where no field is
+ * this one. */
 static bool request_read(const redisReply *reply, const char *field, char request_out[40],
-			 const char **why_out)
+			 char why_out[LK_NOTE_SIZE_MAX + 1])
 {
 	char line[LK__FIELD_SIZE + 2];
 	if (reply->type != REDIS_REPLY_STRING)
@@ -244,7 +244,7 @@ static bool request_read(const redisReply *reply, const char *field, char reques
 	const char *own = strstr(fields, line),
 		   *all = strncmp(fields, "\n*\n", 3) == 0 ? fields : NULL;
 	snprintf(request_out, 40, "%.*s", (int)(fields - reply->str), reply->str);
-	*why_out = end + 2;
+	snprintf(why_out, LK_NOTE_SIZE_MAX + 1, "%.*s", (int)strcspn(end + 2, "\n"), end + 2);
 	return all || (own && own + size - 2 < end);
 }
 
@@ -260,12 +260,11 @@ static void look_take(const struct look *look, const struct lk__request *request
 {
 	struct lk__entry *entry = look->entry;
 	struct lk__ear *ear = entry_ear(entry);
-	char field[LK__FIELD_SIZE], heard[40];
-	const char *why;
+	char field[LK__FIELD_SIZE], heard[40], why[LK_NOTE_SIZE_MAX + 1];
 	if (!ear || entry->grant.number != look->number || !request->reply)
 		return;
 	lk__field(entry, look->number, field);
-	if (!request_read(request->reply, field, heard, &why) || was_heard(ear, heard))
+	if (!request_read(request->reply, field, heard, why) || was_heard(ear, heard))
 		return;
 	memcpy(ear->heard[ear->hears++ % LK__EAR_HEARD], heard, sizeof(heard));
 	lk__notices_ask(entry->client, entry->hold, why);

@@ -196,9 +196,9 @@ def test_java_count_of_two_is_left_alone(server, keeper):
 
 
 def test_a_copy_of_a_request_asks_for_nothing_of_the_next_owner(server):
-    def ask():
+    def ask(number=1):
         return server.call("EVAL", lua.text_of("ask", "ask"), 2, "job", "lockkeeper_ask:{job}",
-                           "lockkeeper_ask:{job}", "id:1", "release 4711", 60000)
+                           "lockkeeper_ask:{job}", f"id:{number}", "release 4711", 60000)
 
     server.call("HSET", "job", "first:1", 1)
     assert ask() == [1, 0]
@@ -207,4 +207,10 @@ def test_a_copy_of_a_request_asks_for_nothing_of_the_next_owner(server):
     server.call("DEL", "job")
     server.call("HSET", "job", "next:1", 1)
     assert ask() == [1, 0]
+    assert server.call("GET", "lockkeeper_ask:{job}") == request
+    for number in range(2, 10):  # eight newer ones
+        assert ask(number) == [1, 0]
+    request = server.call("GET", "lockkeeper_ask:{job}")
+    assert request.startswith(b"id:9\nnext:1\n\nrelease 4711\n")
+    assert ask(1) == ask(9) == [1, 0]
     assert server.call("GET", "lockkeeper_ask:{job}") == request

@@ -11,17 +11,24 @@
 -- Sent by lk__ask_send(target, id, reason, ttl_ms).
 -- Answers: two integers: how many fields hold it, 0 for none, and how many listen. A key of another
 -- type is left alone (WRONGTYPE).
--- Safe to send twice: a copy is for those whom the first one found, and not for the next holder.
+-- Safe to send twice: a copy is for those whom the first one found, and not for the next holder. So
+-- a request keeps the ids of the eight before it, which may still come again.
 -- The request names the fields that it is for, since another may have the lock when it is found.
 -- Of a lock with very many fields, and of a long string, it is for all ("*").
+--
+--   <id>\n<field>\n…\n\n<reason>\n<an older id>\n…
 local most = 1000
+local older = 8
 local function tell(count)
 	local listeners = redis.pcall('PUBLISH', ARGV[1], ARGV[2])
 	return {count, type(listeners) == 'number' and listeners or 0}
 end
 
-if redis.pcall('GETRANGE', KEYS[2], '0', #ARGV[2]) == ARGV[2] .. '\n' then
-	local named = string.match(redis.call('GET', KEYS[2]), '^[^\n]*\n(.-)\n\n')
+local before = redis.pcall('GET', KEYS[2])
+local last, named, ids =
+	string.match(type(before) == 'string' and before or '', '^([^\n]*\n)(.-)\n\n[^\n]*\n(.*)$')
+local known = last and last .. ids or ''
+if string.find('\n' .. known, '\n' .. ARGV[2] .. '\n', 1, true) then
 	return tell(select(2, string.gsub(named, '[^\n]+', '')))
 end
 local kind = redis.call('TYPE', KEYS[1]).ok
@@ -43,6 +50,7 @@ else
 		end
 	end
 end
-local text = ARGV[2] .. '\n' .. table.concat(fields, '\n') .. '\n\n' .. ARGV[3]
+local text = ARGV[2] .. '\n' .. table.concat(fields, '\n') .. '\n\n' .. ARGV[3] .. '\n' ..
+	string.sub(known, 1, older * (#ARGV[2] + 1))
 redis.call('SET', KEYS[2], text, 'PX', ARGV[4])
 return tell(#fields)
