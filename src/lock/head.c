@@ -919,12 +919,14 @@ static int64_t jitter_ns(int64_t until_ns)
 
 static int hear_look(struct lk__head *head);
 
-/* Listens on, and asks meanwhile who is at the front of the order of turns, if that is due. */
-static int hear_on(struct lk__head *head)
+/* Listens on until then, and asks meanwhile who is at the front of the order of turns, if that is
+ * due. The answer may say that it has to look sooner. */
+static int hear_on(struct lk__head *head, int64_t until_ns)
 {
 	struct lk__entry *entry = head->entry;
-	int64_t until_ns = lk__earlier(front_ask_when_due(entry, head->waiter->begun_ns),
-				       head->hear_until_ns);
+	until_ns = lk__earlier(until_ns, front_ask_when_due(entry, head->waiter->begun_ns));
+	if (entry->waiting->place.asks)
+		until_ns = lk__earlier(until_ns, lk__now_ns() + AGAIN_NS);
 	return lk__op_listen(head->op, lk__entry_messages(entry), &entry->waiting->mark, false,
 			     until_ns)
 		       ? LK__OP_WAITS
@@ -932,12 +934,11 @@ static int hear_on(struct lk__head *head)
 }
 
 /* Until when it listens: longer than it meant to, as long as it would be told. */
-static int64_t hear_longer(struct lk__head *head)
+static int64_t hear_longer(const struct lk__head *head)
 {
 	int64_t until_ns = lk__earlier(head->waiter->until_ns, front_quiet_ns(head->entry));
-	if (head->patient && head->op->mark->on && until_ns > head->hear_until_ns)
-		head->hear_until_ns = until_ns;
-	return head->hear_until_ns;
+	bool quiet = head->patient && head->op->mark->on;
+	return quiet ? lk__later(until_ns, head->hear_until_ns) : head->hear_until_ns;
 }
 
 static int hear_look(struct lk__head *head)
@@ -950,7 +951,7 @@ static int hear_look(struct lk__head *head)
 	bool hinted = rc == LK__WAIT_READY && mark->hinted && /* which asks for no try */
 		      front_hinted(entry, head->patient, &head->hear_until_ns);
 	if (hinted || (rc != LK__WAIT_READY && lk__now_ns() < hear_longer(head)))
-		return hear_on(head);
+		return hear_on(head, hear_longer(head));
 	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
 		lk__channel_retry(lk__entry_messages(entry), lk__entry_channel(entry));
 	head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
@@ -982,7 +983,7 @@ static int hear_begin(struct lk__head *head, const struct lk__effects *effects)
 	}
 	head->hear_until_ns = lk__earlier(head->waiter->until_ns, until_ns);
 	head_waits(head, hear_look);
-	return hear_on(head);
+	return hear_on(head, head->hear_until_ns);
 }
 
 /* ---- its pauses ---- */

@@ -638,9 +638,9 @@ void sim_server_lose_messages(unsigned in_1000)
 		servers[i].tracking.lost_in_1000 = in_1000;
 }
 
-unsigned sim_server_trackers(unsigned number, const char *key)
+unsigned sim_server_trackers(unsigned number, const char *key, bool waiting)
 {
-	return sim_tracking_count(&servers[number].tracking, sim_word(key));
+	return sim_tracking_count(&servers[number].tracking, sim_word(key), waiting);
 }
 
 void sim_server_do(unsigned number, const char *const *words, size_t count)

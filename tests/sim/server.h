@@ -52,8 +52,8 @@ void sim_server_kill(unsigned number, bool listening);
 /* A program of others sends a command. */
 void sim_server_do(unsigned number, const char *const *words, size_t count);
 
-/* How many are to be told when the key changes. */
-unsigned sim_server_trackers(unsigned number, const char *key);
+/* How many are to be told when the key changes; `waiting`: of those that wait for it alone. */
+unsigned sim_server_trackers(unsigned number, const char *key, bool waiting);
 
 /* From now on so many in 1,000 messages are lost, published ones and those of tracking; at first 0,
  * and 125 of those of tracking. */

@@ -201,6 +201,8 @@ static void made(unsigned server, const struct sim_key *key, const struct sim_it
 	int number = why ? atoi(why + 6) : ASKS_MAX;
 	if (strcmp(key->name, ASK_KEY) != 0 || !line || number >= ASKS_MAX)
 		return;
+	if (requests[number].came_ns)
+		sim_fail("request %d comes again, for another holder", number);
 	requests[number].came_ns = sim_now_ns();
 	snprintf(requests[number].fields, sizeof(requests[number].fields), "%.*s",
 		 why > line ? (int)(why - line - 1) : 0, line + 1);
@@ -304,7 +306,7 @@ static bool is_granted(const void *before)
 
 static bool are_watched(const void *nothing)
 {
-	return sim_server_trackers(0, KEY) >= 2;
+	return sim_server_trackers(0, KEY, false) >= 2 && sim_server_trackers(0, KEY, true) >= 1;
 }
 
 /* Its holder and who waits at the front both watch it. Who was told of a change within a second of
@@ -378,7 +380,7 @@ static void goes(struct worker *worker, bool deleted)
 	unsigned fronts = 0;
 	for (int i = 0; i < WORKERS; i++)
 		fronts |= workers[i].waits_ns != 0;
-	bool watched = sim_server_trackers(0, KEY) > fronts;
+	bool watched = sim_server_trackers(0, KEY, false) > fronts;
 	worker->gone_ns = sim_now_ns();
 	worker->gone_by_ns = sim_now_ns() + bound_ns(young || (!deleted && !watched));
 }

@@ -78,11 +78,12 @@ static void say(const struct sim_tracking *tracking, const struct sim_tracked *t
 	lk__buffer_free(&out);
 }
 
-unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word key)
+unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word key, bool waiting)
 {
 	unsigned count = 0;
 	for (size_t i = 0; i < tracking->count; i++)
-		count += tracking->all[i].key.size == key.size &&
+		count += (tracking->all[i].waits || !waiting) &&
+			 tracking->all[i].key.size == key.size &&
 			 memcmp(tracking->all[i].key.bytes, key.bytes, key.size) == 0;
 	return count;
 }
@@ -90,10 +91,13 @@ unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word
 static void remember(struct sim_tracking *tracking, const struct sim_tracker *by,
 		     const struct sim_asked *asked, struct sim_word key)
 {
+	bool waits = is(asked, 0, "PTTL");
 	for (size_t i = tracking->count; i > 0; i--)
 		if (tracking->all[i - 1].by == by && tracking->all[i - 1].key.size == key.size &&
-		    memcmp(tracking->all[i - 1].key.bytes, key.bytes, key.size) == 0)
+		    memcmp(tracking->all[i - 1].key.bytes, key.bytes, key.size) == 0) {
+			tracking->all[i - 1].waits |= waits;
 			return;
+		}
 	if (tracking->count == tracking->room) {
 		tracking->room = tracking->room ? 2 * tracking->room : 16;
 		tracking->all = realloc(tracking->all, tracking->room * sizeof(*tracking->all));
@@ -102,7 +106,7 @@ static void remember(struct sim_tracking *tracking, const struct sim_tracker *by
 	memcpy(copy, key.bytes, key.size);
 	copy[key.size] = '\0';
 	tracking->all[tracking->count++] = (struct sim_tracked){
-		by, {copy, key.size}, digest_of(asked, key)};
+		by, {copy, key.size}, digest_of(asked, key), waits};
 }
 
 void sim_tracking_flushed(const struct sim_tracking *tracking, const struct sim_tracker *tracker,

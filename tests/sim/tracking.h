@@ -18,6 +18,7 @@ struct sim_tracked {
 	const struct sim_tracker *by;
 	struct sim_word key;
 	uint64_t digest;
+	bool waits; /* PTTL: who waits looks so, and who holds by EXISTS */
 };
 
 struct sim_tracking {
@@ -41,7 +42,8 @@ void sim_tracking_ran(struct sim_tracking *tracking, struct sim_tracker *tracker
 void sim_tracking_flushed(const struct sim_tracking *tracking, const struct sim_tracker *tracker,
 			  void (*tell)(int64_t id, const void *bytes, size_t size));
 
-unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word key);
+/* `waiting`: those alone that wait at the front. */
+unsigned sim_tracking_count(const struct sim_tracking *tracking, struct sim_word key, bool waiting);
 
 void sim_tracking_gone(struct sim_tracking *tracking, const struct sim_tracker *tracker);
 void sim_tracking_clear(struct sim_tracking *tracking);

@@ -518,7 +518,7 @@ static bool is_settled(const struct watcher *watcher, int name)
 	const struct view *view = &watcher->views[name];
 	const char *owner = owner_for(name, TIMELY_MS);
 	return owner && knows(view, owner) && view->told && view->owed_by_ns == 0 &&
-	       sim_server_trackers(0, names[name]) >= WATCHERS;
+	       sim_server_trackers(0, names[name], false) >= WATCHERS;
 }
 
 static void check_view(const struct watcher *watcher, struct view *view, int name)
