@@ -102,10 +102,14 @@ MUTANTS = [
         Suite("system/test_election_wire.py", "waits",
               "a copy has to come behind a later change: elections shows it in one seed of 1,178")),
     Mutant("ask-copied", "a copy of a request asks whoever has the lock by then", [
-        ("src/sync/ask/ask.lua", "'0', #ARGV[2]) == ARGV[2] .. '\\n' then",
-         "'0', #ARGV[2]) == '\\n' then")],
+        ("src/sync/ask/ask.lua", "if string.find('\\n' .. known,", "if string.find('\\n' .. '',")],
         Suite("system/test_lock_wire.py", "copy_of_a_request",
               "a copy has to come behind the next grant: told shows it in one seed of 1,767")),
+    Mutant("ask-replaced", "a copy of a request that was replaced asks whoever has it then", [
+        ("src/sync/ask/ask.lua", "local known = last and last .. ids or ''",
+         "local known = last or ''")],
+        Suite("system/test_lock_wire.py", "copy_of_a_request",
+              "a third copy has to come behind two newer requests: told 6300311 alone showed it")),
     # ---- a barrier ----
     Mutant("barrier-early", "a barrier lets all through when one is missing", [
         ("src/sync/barrier/meet.lua", "local meets = #come_now >= count and not inside",
