@@ -34,7 +34,9 @@ static int option_is_secret(const char *name, size_t size)
 	return row && strcmp(row->type, "secret") == 0;
 }
 
-void url_find_password(const char *url, size_t *head_out, size_t *secret_out)
+/* The length of the part of `url` before a password ("unix://user") in `*head_out`, and of the
+ * password with its colon in `*secret_out`: 0 when there is none. */
+static void url_find_password(const char *url, size_t *head_out, size_t *secret_out)
 {
 	*secret_out = 0;
 	const char *authority = strstr(url, "://");

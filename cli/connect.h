@@ -34,10 +34,6 @@ int client_open(const lk_config *config, lk_client **client_out);
  * file that each connection reads again. */
 int trouble_passes(const lk_config *config, int code);
 
-/* The length of the part of `url` before a password ("unix://user") in `*head_out`, and of the
- * password with its colon in `*secret_out`: 0 when there is none. */
-void url_find_password(const char *url, size_t *head_out, size_t *secret_out);
-
 /* 1 when the URL has a password, or sets a secret option. */
 int url_has_secret(const char *url);
 

@@ -298,7 +298,8 @@ static int guard_settle(struct guard_self *self)
 	return 0;
 }
 
-int guard_main(int fd, const struct guard_page *page)
+/* The guard's own work, after the fork; returns its exit code. */
+static int guard_main(int fd, const struct guard_page *page)
 {
 	struct guard_self self = {.page = page, .fd = fd, .exec = -1, .state = GUARD_IDLE};
 	int code = guard_settle(&self);

@@ -108,7 +108,4 @@ void guard_publish(const struct guard *guard, int64_t deadline_ns);
 /* Lets a guard that has nothing to guard end, and reaps it. */
 void guard_end(struct guard *guard);
 
-/* The guard's own work, after the fork; returns its exit code. */
-int guard_main(int fd, const struct guard_page *page);
-
 #endif
