@@ -437,7 +437,8 @@ static bool front_hinted(struct lk__entry *entry, bool patient, int64_t *until_n
 	struct lk__front_place *place = &entry->waiting->place;
 	if (atomic_exchange(&place->all, false) && place->rank > 0) {
 		place->rank = -1;
-		*until_ns = lk__earlier(*until_ns, lk__now_ns() + about_ns(look_ms(entry)));
+		int64_t now_ns = lk__now_ns(), look_ns = now_ns + about_ns(look_ms(entry));
+		*until_ns = *until_ns > now_ns ? lk__earlier(*until_ns, look_ns) : look_ns;
 		return true;
 	}
 	return patient && place->node == entry->target.node && !atomic_load(&place->looked) &&
@@ -936,9 +937,10 @@ static int hear_on(struct lk__head *head, int64_t until_ns)
 /* Until when it listens: longer than it meant to, as long as it would be told. */
 static int64_t hear_longer(const struct lk__head *head)
 {
-	int64_t until_ns = lk__earlier(head->waiter->until_ns, front_quiet_ns(head->entry));
-	bool quiet = head->patient && head->op->mark->on;
-	return quiet ? lk__later(until_ns, head->hear_until_ns) : head->hear_until_ns;
+	int64_t until_ns = head->hear_until_ns;
+	if (head->patient && head->op->mark->on)
+		until_ns = lk__later(until_ns, front_quiet_ns(head->entry));
+	return lk__earlier(head->waiter->until_ns, until_ns);
 }
 
 static int hear_look(struct lk__head *head)
