@@ -925,7 +925,9 @@ static int hear_look(struct lk__head *head);
 static int hear_on(struct lk__head *head, int64_t until_ns)
 {
 	struct lk__entry *entry = head->entry;
-	until_ns = lk__earlier(until_ns, front_ask_when_due(entry, head->waiter->begun_ns));
+	if (!entry->waiting->mark
+		     .news_only) /* the lock is free then, and others have the first try */
+		until_ns = lk__earlier(until_ns, front_ask_when_due(entry, head->waiter->begun_ns));
 	if (entry->waiting->place.asks)
 		until_ns = lk__earlier(until_ns, lk__now_ns() + AGAIN_NS);
 	return lk__op_listen(head->op, lk__entry_messages(entry), &entry->waiting->mark, false,
