@@ -20,7 +20,7 @@ from tree import ROOT, files, finish, name
 LOCK = [("client", "loop"), ("entry",),
         ("completion_queue", "notice"), ("compensation",), ("told",),
         ("hold",),
-        ("operation", "fan_out", "head", "acquire", "adopt", "release", "extend"),
+        ("operation", "fan_out", "turns", "head", "acquire", "adopt", "release", "extend"),
         ("counter",), ("multi", "multi_call", "red", "red_try", "red_hold"),
         ("async",)]
 GROUP = {stem: f"lock/{group[0]}" for group in LOCK for stem in group}

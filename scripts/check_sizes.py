@@ -25,7 +25,6 @@ SUBJECTS: dict[str, str] = {
     "src/conn/connector.c": "lk__connector",
     "src/lock/async.c": "lk__async",
     "src/lock/entry.c": "lk__entry",
-    "src/lock/head.c": "lk__head",
     "src/lock/hold.c": "lk__hold",
     "src/lock/multi_call.c": "lk__multi_ask",
 }

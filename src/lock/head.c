@@ -14,26 +14,15 @@
 #include "lock/compensation.h"
 #include "lock/loop.h"
 #include "lock/told.h"
+#include "lock/turns.h"
 #include "resp/reply.h"
 #include "sync/recipes.h"
 #include "sync/script.h"
 #include "sync/trace.h"
 
-#define DEAF_NS (1000 * LK__MS)         /* between tries while no message can be heard */
-#define DEAF_POLL_MS 100                /* the same where the server refuses to tell messages */
-#define ANSWER_GRACE_NS (50 * LK__MS)   /* beyond a try's deadline, for its answer's way back */
-#define TURNS_PREFIX "lockkeeper_turns" /* sync/turns.lua */
-#define AGAIN_NS (1000 * LK__MS)        /* between two questions, or looks */
-#define RANKS "99"                      /* the last rank that is told apart */
-#define QUIET_TIMES 12                  /* look_again_ms, where what ends the lock is told */
-#define QUIET_MOST_MS 60000
-#define BEHIND_NS (1000 * LK__MS)
-#define PLACE_GRACE_MS 1000 /* beyond the next try, for a place in the order of turns */
-
-/*
- * Each action has a begin, which returns 0 with an event, or LK__OP_WAITS; a look at what is waited
- * for does too, or says why the head has to leave.
- */
+#define DEAF_NS (1000 * LK__MS)       /* between tries while no message can be heard */
+#define DEAF_POLL_MS 100              /* the same where the server refuses to tell messages */
+#define ANSWER_GRACE_NS (50 * LK__MS) /* beyond a try's deadline, for its answer's way back */
 
 static int head_fail(struct lk__head *head, int code, const char *reason)
 {
@@ -61,7 +50,7 @@ static void head_unconnected(struct lk__head *head, const lk_error *why, bool re
 }
 
 /* 0, or why the head has to leave. */
-static int head_over(const struct lk__head *head)
+static int head_end(const struct lk__head *head)
 {
 	const struct lk__caller *waiter = head->waiter;
 	int over = lk__entry_ends(head->entry, &waiter->settings);
@@ -72,9 +61,9 @@ static int head_over(const struct lk__head *head)
 	return over;
 }
 
-int lk__head_gone(const struct lk__head *head)
+int lk__head_end_untimed(const struct lk__head *head)
 {
-	int over = head_over(head);
+	int over = head_end(head);
 	return over == LK_ETIMEDOUT ? 0 : over;
 }
 
@@ -84,8 +73,8 @@ static int head_waits(struct lk__head *head, int (*look)(struct lk__head *head))
 	return LK__OP_WAITS;
 }
 
-/* A try is about to be sent; or its attempt has taken what became of it, so that what nobody wants
- * of it is in the list of compensations. In between close waits. */
+/* `tries` is true from before a try is sent until its attempt has what became of it, and what
+ * nobody wants of it is in the list of compensations. Meanwhile close waits. */
 static void entry_note_tries(struct lk__entry *entry, bool tries)
 {
 	if (entry->waiting->tries != tries)
@@ -126,431 +115,13 @@ static struct lk__effects entry_step(struct lk__entry *entry, struct lk__attempt
 	return effects;
 }
 
-/* ---- its place in the order of turns ---- */
-
-/*
- * An entry's place in the order in which those who wait for a lock have their turn
- * (sync/turns.lua). A try puts it there, a grant takes it out. A waiter that gives up says so, and
- * its turn, if it has come, is the next one's.
- */
-
-/* How long a place is kept, at most, though its client does not look again before. */
-#define TURN_MOST_MS 3600000
-
-static bool has_turns(const struct lk__entry *entry)
-{
-	return entry->target.recipe->flags & LK__TURNS;
-}
-
-/* For a new channel: the id in the order of turns, nobody else's; NULL: the kind has none. */
-static const char *turn_begin(struct lk__entry *entry)
-{
-	struct lk__waiting *waiting = entry->waiting;
-	if (!has_turns(entry))
-		return NULL;
-	if (!waiting->has_place)
-		lk__field(entry, atomic_fetch_add(waiting->attempt.rules.numbers, 1) + 1,
-			  waiting->turn);
-	return waiting->turn;
-}
-
-/* For a try: the id; NULL: it would not hear that it has its turn. */
-static const char *turn_take(struct lk__entry *entry)
-{
-	struct lk__listening *channel = lk__entry_channel(entry);
-	bool turns = channel &&
-		     lk__channel_take_turns(lk__entry_messages(entry), channel, has_turns(entry));
-	entry->waiting->has_place |= turns;
-	return turns ? entry->waiting->turn : NULL;
-}
-
-/* For a try of a head that has waited since then: since when the place is its client's, in server
- * time. It is kept from one head to the next until there is a grant, and is never told later than
- * it was, though the server's clock is known better by now: others have been told to stand behind
- * it, and two that stand behind each other would both wait for a lock that is free. */
-static int64_t turn_since_us(struct lk__entry *entry, int64_t begun_ns)
-{
-	struct lk__waiting *waiting = entry->waiting;
-	int64_t since_us = lk__node_server_us(entry->target.node, begun_ns);
-	if (!waiting->since_us || since_us < waiting->since_us)
-		waiting->since_us = since_us;
-	return waiting->since_us;
-}
-
-/* The lock is granted, and the place with it. */
-static void turn_is_over(struct lk__entry *entry)
-{
-	entry->waiting->has_place = false;
-	entry->waiting->since_us = 0;
-}
-
-/* Nobody waits any more: the place is given up behind the last try, without waiting for that.
- * Without memory for it, or without the right, it ends by itself. */
-static void turn_leave(struct lk__entry *entry)
-{
-	if (!entry->waiting || !entry->waiting->has_place)
-		return;
-	turn_is_over(entry);
-	struct lk__request *request = lk__turns_leave(&entry->target, entry->waiting->turn);
-	if (!request)
-		return;
-	request->finish = lk__request_forget;
-	request->deadline_ns = lk__after_ms(lk__now_ns(),
-					    entry->client->config->command_timeout_ms);
-	if (!lk__conn_offer(lk__entry_conn(entry), request))
-		lk__request_free(request);
-}
-
-/* ---- at the front of the order of turns ---- */
-
-/*
- * The waiter at the front of the order of turns, whom the server tells that the lock's key is gone
- * or changed (conn/tracking.h): whoever releases it, and whichever library.
- *
- * A head that has waited for LK__TRACKED_AFTER_MS asks for its rank in the order, and again after
- * each try that was refused. The one at the front looks at the key. Others are not told, so that
- * what ends a lock without a message wakes one waiter, as a release does. What is told proves
- * nothing: a renewal is told, too, and each ends the tracking. So the front looks again, and has
- * its head try if the key is gone; once in AGAIN_NS at most, else the head tries at once.
- *
- * While this works, heads sleep for longer than look_again_ms, up to QUIET_TIMES as long and at
- * most QUIET_MOST_MS; and past the end of the lease, which they leave to those before them:
- *
- *   the front         until the end of the lease that it has seen last
- *   the one behind    BEHIND_NS more, in case the front's client is dead
- *   the others        for the whole time, in case both are
- *
- * The front learns that it is, where the one before it was granted the lock, with its next try.
- *
- * The waiters of a fair lock stand in Redisson's queue. Its first may be Java's, which looks at
- * nothing: unless it is of the same client, the one behind it looks, too. The others sleep until
- * the end of the lease and BEHIND_NS more for each before them. When the first one leaves, the
- * queue's script tells the next to look.
- *
- * A place in the order is kept for longer than that, since each try puts it there again. A try asks
- * for so long if its head knew its rank. So the first sleep lasts for look_again_ms at most, and of
- * a lock for which nobody waits for long nothing stays longer than it has to.
- */
-
-/* Under the mutex of the connection for subscriptions. A waiter that has not looked at the key
- * heeds FLUSHED alone: TOUCHED may be about a hold that its client had. */
-static void front_tell(struct lk__tracker *tracker, enum lk__tracking_news news,
-		       struct lk__deferred *after)
-{
-	struct lk__front_place *place = (struct lk__front_place *)((char *)tracker -
-								   offsetof(struct lk__front_place,
-									    tracker));
-	bool looked = atomic_exchange(&place->looked, false);
-	if (looked && news != LK__TRACKING_TOUCHED && news != LK__TRACKING_FLUSHED) {
-		lk__channel_touch(place->listening, after);
-	} else if (looked || news == LK__TRACKING_FLUSHED) {
-		atomic_store(&place->all, !looked);
-		lk__channel_hint(place->listening, after);
-	}
-}
-
-static bool is_fair(const struct lk__entry *entry)
-{
-	return entry->target.recipe == &lk__fair_recipe;
-}
-
-static bool entry_has_front(const struct lk__entry *entry)
-{
-	const struct lk__waiting *waiting = entry->waiting;
-	if (entry->is_quorum || !waiting || !waiting->channel)
-		return false;
-	bool has_place = is_fair(entry) ? waiting->place.most_ns != 0 : waiting->has_place;
-	return has_place && lk__node_may_track(entry->target.node);
-}
-
-/* Tells whether the last question still counts: its node has told of keys ever since, and it was
- * about the number of this attempt. */
-static bool has_asked(const struct lk__entry *entry)
-{
-	const struct lk__front_place *place = &entry->waiting->place;
-	return place->node && place->asked_ns &&
-	       place->generation == atomic_load(&place->node->tracking.generation) &&
-	       (!is_fair(entry) || place->number == entry->waiting->attempt.number);
-}
-
-/* When a head that has waited since then is to ask; or LK__NEVER. */
-static int64_t front_due_ns(const struct lk__entry *entry, int64_t begun_ns)
-{
-	if (!entry_has_front(entry))
-		return LK__NEVER;
-	const struct lk__front_place *place = &entry->waiting->place;
-	if (place->asks || atomic_load(&place->looked) ||
-	    (place->node && lk__tracking_is_refused(&place->node->tracking)))
-		return LK__NEVER;
-	if (place->node && !lk__tracking_is_on(&place->node->tracking)) /* it comes soon */
-		return lk__after_ms(lk__now_ns(), LK__TRACKED_AFTER_MS);
-	if (!has_asked(entry))
-		return lk__after_ms(begun_ns, LK__TRACKED_AFTER_MS);
-	return place->asks_next ? place->asked_ns + AGAIN_NS : LK__NEVER;
-}
-
-/* ---- until when it sleeps ---- */
-
-/* How long a waiter sleeps where nobody tells it anything. A place in the order of turns ends. */
-static int64_t look_ms(const struct lk__entry *entry)
-{
-	int64_t most_ms = entry->client->config->look_again_ms;
-	return has_turns(entry) ? lk__earlier(most_ms, TURN_MOST_MS) : most_ms;
-}
-
-static int64_t quiet_ms(const struct lk__entry *entry)
-{
-	int64_t least_ms = look_ms(entry);
-	int64_t most_ms = lk__earlier(QUIET_TIMES * least_ms, QUIET_MOST_MS);
-	if (is_fair(entry)) /* one that is silent for all of that is dead to Redisson */
-		most_ms = lk__earlier(most_ms, entry->client->config->fair_wait_ms / 2);
-	return lk__later(most_ms, least_ms);
-}
-
-/* Takes away a random part of up to a quarter, so that clients do not all look at once. The clock's
- * last digits are random enough: a random number would be a system call for each acquire. */
-static int64_t about_ns(int64_t ms)
-{
-	int64_t most_ns = ms * LK__MS;
-	/* The upper ten bits of a product mix them. */
-	uint64_t part = (uint64_t)lk__now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 54;
-	return most_ns - most_ns / 4 * (int64_t)part / 1024;
-}
-
-/* Where another library releases without a message, and where readers stand back only for a writer
- * that comes again and again, a waiter looks often all the same. */
-static bool is_quiet(const struct lk__entry *entry)
-{
-	const struct lk__recipe *recipe = entry->target.recipe;
-	const struct lk__caller *head = lk__entry_head(entry);
-	return (has_turns(entry) || is_fair(entry)) && !recipe->poll_ms && head &&
-	       !(recipe == &lk__write_recipe && (head->settings.flags & LK__RW_PREFER_WRITERS));
-}
-
-/* For a try: how long a place in the order of turns is kept, unless its head tries again. */
-static int64_t front_place_ms(struct lk__entry *entry)
-{
-	struct lk__front_place *place = &entry->waiting->place;
-	place->lasts = is_quiet(entry) && place->node && place->node == entry->target.node &&
-		       place->rank >= 0;
-	return (place->lasts ? quiet_ms(entry) : look_ms(entry)) + PLACE_GRACE_MS;
-}
-
-/* A try was refused: another has the lock, for so long (-1: without an end). */
-static void front_busy(struct lk__entry *entry, int64_t ttl_ms)
-{
-	struct lk__front_place *place = &entry->waiting->place;
-	int64_t now_ns = lk__now_ns();
-	place->free_ns = ttl_ms < 0 ? 0 : lk__after_ms(now_ns, ttl_ms + 1);
-	int64_t most_ns = place->lasts ? about_ns(quiet_ms(entry))
-				       : entry->waiting->attempt.want.look_ns;
-	place->most_ns = is_quiet(entry) ? now_ns + most_ns : 0;
-	place->asks_next = true;
-}
-
-/* Until when the head need not try, unless it hears something; 0. */
-static int64_t front_quiet_ns(const struct lk__entry *entry)
-{
-	const struct lk__front_place *place = &entry->waiting->place;
-	if (!entry_has_front(entry) || place->node != entry->target.node || !has_asked(entry) ||
-	    !lk__tracking_is_on(&place->node->tracking) || place->rank < 0 || !place->free_ns)
-		return 0;
-	if (place->watches)
-		return atomic_load(&place->looked) ? lk__earlier(place->most_ns, place->free_ns)
-						   : 0;
-	if (place->rank > 1 && !is_fair(entry))
-		return place->most_ns;
-	return lk__earlier(place->most_ns, place->free_ns + place->rank * BEHIND_NS);
-}
-
-/* ---- the look ---- */
-
-/* The answer to a look: the key's time to live. False: the head is to try, since the key is gone,
- * or has lost its time to live, or nobody will tell. */
-static bool look_take(struct lk__front_place *place, const struct lk__request *look)
-{
-	const redisReply *reply = look->reply;
-	int64_t ttl_ms;
-	if (look->code || reply->elements != 2 ||
-	    !lk__reply_integer(reply->element[1], -2, INT64_MAX, &ttl_ms)) {
-		atomic_store(&place->looked, false);
-		return false;
-	}
-	if (ttl_ms < 0)
-		return ttl_ms == -1 && !place->free_ns;
-	place->free_ns = lk__after_ms(lk__now_ns(), ttl_ms + 1);
-	return true;
-}
-
-static void look_finish(struct lk__request *look)
-{
-	struct lk__entry *entry = look->owner;
-	lk__tracking_looked(look->conn->node, look);
-	pthread_mutex_lock(&entry->mutex);
-	struct lk__waiting *waiting = entry->waiting;
-	if (waiting && !look_take(&waiting->place, look) && waiting->channel)
-		lk__channel_wake(lk__entry_messages(entry), waiting->channel);
-	pthread_mutex_unlock(&entry->mutex);
-	lk__request_free(look);
-	lk__entry_unref(entry);
-}
-
-static struct lk__request *look_request(const struct lk__target *target)
-{
-	struct lk__words words = {0};
-	lk__words_text(&words, "PTTL");
-	lk__words_add(&words, target->key, target->key_size);
-	return lk__tracking_look(&words);
-}
-
-/* Sends a question or a look, with a reference of the entry. NULL: there was no memory for it. */
-static bool front_send(struct lk__entry *entry, struct lk__request *request,
-		       void (*finish)(struct lk__request *request))
-{
-	if (!request)
-		return false;
-	request->owner = entry;
-	request->finish = finish;
-	lk__entry_ref(entry);
-	if (lk__tracking_send(entry->waiting->place.node, request))
-		return true;
-	atomic_fetch_sub(&entry->refs,
-			 1); /* never the last: the caller, or the question, has one */
-	return false;
-}
-
-static bool front_look(struct lk__entry *entry)
-{
-	struct lk__front_place *place = &entry->waiting->place;
-	atomic_store(&place->looked, true);
-	place->looked_ns = lk__now_ns();
-	if (front_send(entry, look_request(&entry->target), look_finish))
-		return true;
-	atomic_store(&place->looked, false);
-	return false;
-}
-
-/* The head was told that something may have changed. False: it is to try now, as one that is not
- * patient always is; else it listens on, perhaps not as long as until then. */
-static bool front_hinted(struct lk__entry *entry, bool patient, int64_t *until_ns)
-{
-	struct lk__front_place *place = &entry->waiting->place;
-	if (atomic_exchange(&place->all, false) && place->rank > 0) {
-		place->rank = -1;
-		int64_t now_ns = lk__now_ns(), look_ns = now_ns + about_ns(look_ms(entry));
-		*until_ns = *until_ns > now_ns ? lk__earlier(*until_ns, look_ns) : look_ns;
-		return true;
-	}
-	return patient && place->node == entry->target.node && !atomic_load(&place->looked) &&
-	       place->looked_ns && lk__now_ns() >= place->looked_ns + AGAIN_NS && front_look(entry);
-}
-
-/* ---- the question ---- */
-
-/* -1: it is not in the order, or too far behind to tell. */
-static int rank_of(const struct lk__entry *entry, const struct lk__request *request)
-{
-	const struct lk__waiting *waiting = entry->waiting;
-	const redisReply *reply = request->reply;
-	char field[LK__FIELD_SIZE];
-	if (waiting->place.node != request->conn->node || request->code ||
-	    reply->type != REDIS_REPLY_ARRAY)
-		return -1;
-	lk__field(entry, waiting->place.number, field);
-	const char *own = is_fair(entry) ? field : waiting->turn;
-	for (size_t i = 0; i < reply->elements; i++)
-		if (strcmp(lk__element_text(reply, i), own) == 0)
-			return (int)i;
-	return -1;
-}
-
-/* The first in a fair lock's queue may be Java's, which does not look: the one behind it does,
- * unless that first one is of the same client. */
-static bool is_to_watch(const struct lk__entry *entry, int rank, const redisReply *reply)
-{
-	const char *id = entry->client->id;
-	return rank == 0 || (rank == 1 && is_fair(entry) &&
-			     strncmp(lk__element_text(reply, 0), id, strlen(id)) != 0);
-}
-
-static void ask_finish(struct lk__request *request)
-{
-	struct lk__entry *entry = request->owner;
-	pthread_mutex_lock(&entry->mutex);
-	if (entry->waiting) {
-		struct lk__front_place *place = &entry->waiting->place;
-		place->asks = false;
-		place->rank = rank_of(entry, request);
-		place->watches = place->rank >= 0 &&
-				 is_to_watch(entry, place->rank, request->reply);
-		if (place->watches)
-			front_look(entry);
-	}
-	pthread_mutex_unlock(&entry->mutex);
-	lk__request_free(request);
-	lk__entry_unref(entry);
-}
-
-static struct lk__request *ask_request(const struct lk__entry *entry)
-{
-	const struct lk__target *target = &entry->target;
-	const char *prefix = is_fair(entry) ? LK__FAIR_QUEUE_PREFIX : TURNS_PREFIX;
-	struct lk__words words = {0};
-	size_t size = 0;
-	char *order = lk__derived_name(prefix, target->key, target->key_size, &size);
-	lk__words_text(&words, is_fair(entry) ? "LRANGE" : "ZRANGE");
-	lk__words_own(&words, order, size);
-	lk__words_text(&words, "0");
-	lk__words_text(&words, RANKS);
-	return lk__words_command(&words);
-}
-
-static bool front_begin(struct lk__entry *entry)
-{
-	struct lk__front_place *place = &entry->waiting->place;
-	if (place->node)
-		return true;
-	place->tracker.tell = front_tell;
-	/* Where another kind or owner of this client can have the key, the loop is told, too. */
-	place->tracker.alone = entry->target.recipe->sharing == LK__ONE_QUEUE &&
-			       !atomic_load(&entry->client->entries.mixed);
-	place->listening = entry->waiting->channel;
-	atomic_store(&place->looked, false);
-	if (lk__tracker_begin(&place->tracker, entry->target.node, entry->target.key,
-			      entry->target.key_size) != 0)
-		return false;
-	place->node = entry->target.node;
-	place->rank = -1;
-	return true;
-}
-
-static void front_ask(struct lk__entry *entry)
-{
-	struct lk__front_place *place = &entry->waiting->place;
-	if (!front_begin(entry) || !lk__tracking_is_on(&place->node->tracking))
-		return;
-	place->asks_next = false;
-	place->rank = -1;
-	place->watches = false;
-	place->asked_ns = lk__now_ns();
-	place->number = entry->waiting->attempt.number;
-	place->generation = atomic_load(&place->node->tracking.generation);
-	place->asks = front_send(entry, ask_request(entry), ask_finish);
-}
-
-/* Asks if that is due, for a head that has waited since then. Returns when it is due next, or
- * LK__NEVER. */
-static int64_t front_ask_when_due(struct lk__entry *entry, int64_t begun_ns)
-{
-	int64_t due_ns = front_due_ns(entry, begun_ns);
-	if (lk__now_ns() < due_ns)
-		return due_ns;
-	front_ask(entry);
-	due_ns = front_due_ns(entry, begun_ns);
-	return lk__now_ns() < due_ns ? due_ns : LK__NEVER;
-}
-
 /* ---- its connection ---- */
+
+/*
+ * From here on x_begin() starts an effect, and x_look() finds out whether it has ended. Both return
+ * 0 with an event for the attempt, or LK__OP_WAITS. A look may also return the code with which the
+ * head has to leave.
+ */
 
 static void head_unpin(struct lk__head *head)
 {
@@ -599,7 +170,7 @@ static int head_connected(struct lk__head *head, int rc, const lk_error *why)
 static int connect_look(struct lk__head *head)
 {
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "the server cannot be reached"};
-	int rc = lk__op_connect_look(head->op, lk__head_gone(head), &why);
+	int rc = lk__op_connect_look(head->op, lk__head_end_untimed(head), &why);
 	return rc == LK__OP_WAITS ? rc : head_connected(head, rc, &why);
 }
 
@@ -632,7 +203,7 @@ static struct lk__request *head_request(const struct lk__head *head)
 	/* Without it messages only wake: replicas may lack what another's release has granted. */
 	if (entry->target.recipe->read_message && !lk__node_is_acked(entry->target.node))
 		lk__random_bytes(&entry->waiting->try_nonce, sizeof(entry->waiting->try_nonce));
-	const char *turn = turn_take(entry);
+	const char *turn = lk__turn_take(entry);
 	struct lk__try wanted = {
 		.target = &entry->target,
 		.field = field,
@@ -647,9 +218,9 @@ static struct lk__request *head_request(const struct lk__head *head)
 		.settled = entry->target.recipe->sharing == LK__NO_HOLD ? entry->settled : 0,
 		.nonce = entry->waiting->try_nonce,
 		.turn = turn,
-		.since_us = turn ? turn_since_us(entry, waiter->begun_ns)
+		.since_us = turn ? lk__turn_since_us(entry, waiter->begun_ns)
 				 : lk__node_server_us(entry->target.node, waiter->begun_ns),
-		.turn_ms = front_place_ms(entry),
+		.turn_ms = lk__turn_place_ms(entry),
 		.asks_place_only = entry->waiting->attempt.asks_place_only,
 		.flags = waiter->settings.flags,
 		.once = waiter->once,
@@ -703,7 +274,7 @@ static struct lk__answer entry_answer(struct lk__entry *entry, const struct lk__
 		entry->contended = true;
 		if (lk__entry_head(entry))
 			lk__entry_note_wait(entry, lk__entry_head(entry));
-		front_busy(entry, answer.event.ttl_ms);
+		lk__front_busy(entry, answer.event.ttl_ms);
 	}
 	entry->waiting->request = NULL;
 	return answer;
@@ -727,7 +298,7 @@ static void detached_read(struct lk__entry *entry, struct lk__request *request)
 	struct lk__answer answer = entry_answer(entry, request);
 	lk__request_free(request);
 	entry_step(entry, &answer.event);
-	turn_leave(entry);
+	lk__turn_leave(entry);
 }
 
 /* A try whose caller has left is answered: the next head's, or nobody's. */
@@ -754,7 +325,7 @@ static int head_told(struct lk__head *head)
 	return 0;
 }
 
-/* The time for an answer is over; `over`: and that of the head. */
+/* No answer came in time. If `over` is not 0, the head leaves, too, with that code. */
 static int answer_give_up(struct lk__head *head, int over)
 {
 	if (lk__op_leave(head->op, over != 0, over ? head_detached : lk__request_forget))
@@ -775,7 +346,7 @@ static int answer_brought(struct lk__head *head)
 	struct lk__waiting *waiting = head->entry->waiting;
 	struct lk__request *request = waiting->answered;
 	if (!request) {
-		int over = head_over(head);
+		int over = head_end(head);
 		return over ? over : LK__OP_WAITS;
 	}
 	waiting->answered = NULL;
@@ -789,10 +360,10 @@ static int answer_look(struct lk__head *head)
 		return answer_brought(head);
 	if (lk__op_is_answered(head->op))
 		return head_told(head);
-	int gone = lk__head_gone(head);
+	int gone = lk__head_end_untimed(head);
 	if (!gone && lk__now_ns() < head->op->until_ns)
 		return LK__OP_WAITS;
-	return answer_give_up(head, gone ? gone : head_over(head));
+	return answer_give_up(head, gone ? gone : head_end(head));
 }
 
 /* A try at one node: 0 with an event, or LK__OP_WAITS. While it is in flight the request has a
@@ -832,8 +403,8 @@ static int await_begin(struct lk__head *head)
 
 /* ---- what it hears ---- */
 
-/* The channel on which a release is told, to be freed; where each waiter has one of its own, that.
- * NULL when out of memory. */
+/* The name of the channel to listen on, which the caller frees; NULL when out of memory. A kind
+ * with LK__OWN_CHANNEL has one for each waiter. */
 static char *head_channel(const struct lk__entry *entry, size_t *size_out)
 {
 	const struct lk__target *target = &entry->target;
@@ -857,8 +428,8 @@ static struct lk__listening *head_open_channel(struct lk__entry *entry)
 	struct lk__listening *channel = NULL;
 	char *name = head_channel(entry, &size);
 	if (name)
-		channel = lk__channel_open(lk__entry_messages(entry), name, size, turn_begin(entry),
-					   entry);
+		channel = lk__channel_open(lk__entry_messages(entry), name, size,
+					   lk__turn_begin(entry), entry);
 	/* Owners that have an entry each are told of each release by the channel all the same. */
 	if (channel)
 		channel->own_first = entry->target.recipe->sharing != LK__EACH_OWNER;
@@ -870,11 +441,11 @@ static int listen_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	lk_error why = {.code = LK_EUNREACHABLE, .message = "no answer to SUBSCRIBE"};
-	int rc = lk__op_listen_look(head->op, lk__head_gone(head), &why);
+	int rc = lk__op_listen_look(head->op, lk__head_end_untimed(head), &why);
 	if (rc == LK__OP_WAITS || lk__ends_wait(rc))
 		return rc;
-	if (rc == LK__WAIT_TIME_UP && head_over(head))
-		return head_over(head);
+	if (rc == LK__WAIT_TIME_UP && head_end(head))
+		return head_end(head);
 	/* Without a connection, or while the server does not serve the slot, no message can come:
 	 * the waiter looks again from time to time. */
 	if (rc == LK__WAIT_READY || rc == LK__WAIT_TIME_UP || rc == LK_ESYSTEM ||
@@ -882,7 +453,7 @@ static int listen_look(struct lk__head *head)
 		lk__channel_mark(lk__entry_messages(entry), lk__entry_channel(entry),
 				 &entry->waiting->mark);
 		head_happened(head, LK__ATTEMPT_LISTENING);
-		head->event.turns = turn_take(entry) != NULL;
+		head->event.turns = lk__turn_take(entry) != NULL;
 		return 0;
 	}
 	head_unconnected(head, &why, false);
@@ -927,21 +498,20 @@ static int hear_on(struct lk__head *head, int64_t until_ns)
 	struct lk__entry *entry = head->entry;
 	if (!entry->waiting->mark
 		     .news_only) /* the lock is free then, and others have the first try */
-		until_ns = lk__earlier(until_ns, front_ask_when_due(entry, head->waiter->begun_ns));
-	if (entry->waiting->place.asks)
-		until_ns = lk__earlier(until_ns, lk__now_ns() + AGAIN_NS);
+		until_ns = lk__earlier(until_ns,
+				       lk__front_ask_when_due(entry, head->waiter->begun_ns));
 	return lk__op_listen(head->op, lk__entry_messages(entry), &entry->waiting->mark, false,
 			     until_ns)
 		       ? LK__OP_WAITS
 		       : hear_look(head);
 }
 
-/* Until when it listens: longer than it meant to, as long as it would be told. */
+/* The head listens longer than its attempt said while the server would tell it of a change. */
 static int64_t hear_longer(const struct lk__head *head)
 {
 	int64_t until_ns = head->hear_until_ns;
 	if (head->patient && head->op->mark->on)
-		until_ns = lk__later(until_ns, front_quiet_ns(head->entry));
+		until_ns = lk__later(until_ns, lk__front_quiet_ns(head->entry));
 	return lk__earlier(head->waiter->until_ns, until_ns);
 }
 
@@ -949,18 +519,18 @@ static int hear_look(struct lk__head *head)
 {
 	struct lk__entry *entry = head->entry;
 	const struct lk__heard *mark = head->op->mark;
-	int rc = lk__op_listen_look(head->op, lk__head_gone(head), NULL);
+	int rc = lk__op_listen_look(head->op, lk__head_end_untimed(head), NULL);
 	if (rc == LK__OP_WAITS || rc < 0)
 		return rc;
 	bool hinted = rc == LK__WAIT_READY && mark->hinted && /* which asks for no try */
-		      front_hinted(entry, head->patient, &head->hear_until_ns);
+		      lk__front_hinted(entry, head->patient, &head->hear_until_ns);
 	if (hinted || (rc != LK__WAIT_READY && lk__now_ns() < hear_longer(head)))
 		return hear_on(head, hear_longer(head));
 	if (rc != LK__WAIT_READY && !mark->on) /* once in DEAF_NS */
 		lk__channel_retry(lk__entry_messages(entry), lk__entry_channel(entry));
 	head_happened(head, rc == LK__WAIT_READY ? LK__ATTEMPT_WOKEN : LK__ATTEMPT_TIMER);
 	if (rc != LK__WAIT_READY)
-		return head_over(head);
+		return head_end(head);
 	if (entry->target.recipe->read_message) /* it may say that its listener has the lock */
 		entry->target.recipe->read_message(mark->payload, entry->waiting->try_nonce,
 						   &head->event.handed_us);
@@ -994,7 +564,7 @@ static int hear_begin(struct lk__head *head, const struct lk__effects *effects)
 
 static int pause_look(struct lk__head *head)
 {
-	int over = head_over(head);
+	int over = head_end(head);
 	if (lk__now_ns() < head->pause_until_ns && !head->entry->waiting->asks_anew)
 		return over ? over : LK__OP_WAITS;
 	head_happened(head, LK__ATTEMPT_TIMER);
@@ -1030,7 +600,7 @@ static int head_leave(struct lk__head *head, int code)
 		detached_read(entry, request);
 	}
 	if (left.last && !entry->waiting->request)
-		turn_leave(entry);
+		lk__turn_leave(entry);
 	if (verdict == code)
 		return head_fail(head, verdict, lk_error_text(verdict));
 	if (head->error->code != verdict)
@@ -1046,7 +616,7 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	struct lk__entry *entry = head->entry;
 	if (effects->handed) /* what was heard was the grant itself */
 		atomic_store(&entry->doubt, false);
-	turn_is_over(entry);
+	lk__turn_is_over(entry);
 	entry->grant.repeated_until_ns = effects->repeated_until_ns;
 	entry->grant.node = entry->target.node;
 	entry->grant.epoch = head->epoch;
@@ -1058,12 +628,13 @@ static int head_grant(struct lk__head *head, const struct lk__effects *effects)
 	return 1;
 }
 
-/* A wait limit that is very short buys one try all the same. */
-static int head_is_over(struct lk__head *head, const struct lk__effects *effects)
+/* Before an effect: 0, or why the head has to leave. A wait limit that is very short buys one try
+ * all the same. */
+static int head_ends_before(struct lk__head *head, const struct lk__effects *effects)
 {
 	bool connects = effects->action == LK__ATTEMPT_DO_CONNECT;
 	bool tries = connects || effects->action == LK__ATTEMPT_DO_SEND;
-	int over = head_over(head);
+	int over = head_end(head);
 	head_unpin(head);
 	if (over && (over != LK_ETIMEDOUT || !head->first || !tries))
 		return over;
@@ -1093,11 +664,11 @@ static int head_step(struct lk__head *head, struct lk__effects *effects)
 		return head_grant(head, effects);
 	if (effects->action == LK__ATTEMPT_DO_FAIL) {
 		if (head_is_last(head))
-			turn_leave(head->entry);
+			lk__turn_leave(head->entry);
 		return head->error->code == code ? code
 						 : head_fail(head, code, head_reason(head, code));
 	}
-	int over = head_is_over(head, effects);
+	int over = head_ends_before(head, effects);
 	return over ? head_leave(head, over) : 0;
 }
 
@@ -1156,7 +727,7 @@ static struct lk__attempt_want head_want(const struct lk__entry *entry,
 		.downgrade_number = waiter->downgrade_number,
 		.number = waiter->number,
 		.poll_ns = poll_ms * LK__MS,
-		.look_ns = about_ns(look_ms(entry)),
+		.look_ns = lk__turn_look_ns(entry),
 		.spin_min_ns = spin_min_ms * LK__MS,
 		.spin_max_ns = spin_max_ms * LK__MS,
 		.spin_factor = settings->spin_min_ms ? settings->spin_factor : 1,
@@ -1179,7 +750,7 @@ static void head_begin(struct lk__head *head, struct lk__op *op, struct lk__entr
 		.hold_off_until_ns = entry->term.hold_off_until_ns,
 		.stale = stale,
 	};
-	head->event.turns = head->event.listens && turn_take(entry);
+	head->event.turns = head->event.listens && lk__turn_take(entry);
 	head->error->code = 0;
 	waiter->why = head->error;
 }

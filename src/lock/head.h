@@ -3,7 +3,7 @@
  * The head of a lock's wait queue: the caller who asks the server.
  *
  * It carries out the effects of each step of the lock's attempt (src/sync/attempt.h) and feeds what
- * came of them. It decides nothing.
+ * came of them. What is next is decided there; the head decides whether its caller still wants it.
  *
  * A try that the head leaves behind stays in flight: the next head waits on for it, and without one
  * the thread that reads its answer steps the detached attempt.
@@ -50,7 +50,8 @@ static inline bool lk__ends_wait(int code)
 int lk__head_lead(struct lk__head *head, struct lk__op *op, struct lk__entry *entry,
 		  struct lk__caller *waiter, lk_error *error);
 
-/* 0, or why the head has to leave at once, whatever it waits for. */
-int lk__head_gone(const struct lk__head *head);
+/* 0, or why the head has to leave at once, whatever it waits for: the end of its limit is no such
+ * reason. */
+int lk__head_end_untimed(const struct lk__head *head);
 
 #endif

@@ -7,8 +7,8 @@
  *   lk__op_run()   the calling thread, which leads a connection meanwhile, or parks
  *   lock/async.c   the loop, or lk_client_process(): it resumes what was woken, or is due
  *
- * What has happened by the next step, that finds out for itself: a step that was taken for nothing
- * waits on. So there is one way for each call, and the drivers decide nothing.
+ * A step finds out for itself what has happened since the last one; if nothing has, it waits on. So
+ * there is one way for each call, and the drivers decide nothing.
  *
  * An operation waits for one thing at a time. Its begin says so, and its look ends the wait.
  */

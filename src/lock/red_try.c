@@ -580,7 +580,7 @@ static int red_send_look(struct lk__head *head)
 	struct lk__entry *entry = head->entry;
 	struct round *round = (struct round *)head->call;
 	struct lk__fan_out *fan_out = round->call.fan_out;
-	if (!lk__red_answered(head->op, entry) && !lk__head_gone(head))
+	if (!lk__red_answered(head->op, entry) && !lk__head_end_untimed(head))
 		return LK__OP_WAITS;
 	pthread_mutex_unlock(&entry->mutex);
 	/* Where it is decided, what is missing joins the grant. */

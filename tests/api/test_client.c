@@ -205,6 +205,7 @@ static void test_passwords_and_rights(void **state)
 	expect(0, lk_lock_release(allowed, NULL, &err));
 	expect(LK_EDENIED, lk_lock_acquire(denied, 0, NULL, &err));
 	expect(LK_EDENIED, lk_lock_acquire(denied, -1, NULL, &err));
+	expect(LK_EDENIED, lk_lock_extend(denied, 60000, extend_of("other:1"), &err));
 	check(!strstr(err.message, "p@ss"));
 	lk_lock_free(allowed);
 	lk_lock_free(denied);

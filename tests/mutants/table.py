@@ -9,12 +9,13 @@ has replicas, were not found: one node that votes too soon is no majority, and a
 lacks something is not judged any more. The extension of a lease is the script of a renewal, and so
 is the mutant that shortens it.
 
-Two defects of elections are in no row; neither 1,400 seeds nor api/test_election found them. One
+Three defects of elections are in no row. Neither 1,400 seeds nor api/test_election found two: one
 that the server calls lost leads on until a renewal says so (src/api/election.c,
 election_lose), and one that joins behind a resignation which ran into its limit does not stand
 when that wait ends refused (standing_over). The first shows only where a leader writes its value or
 transfers after its place was lost and before it hears of that; the second, where a candidate joins
-while its cancelled request is under way.
+while its cancelled request is under way. A third one, that a leader keeps the value which its last
+try brought (value_bring), shows in six of 2,000 seeds.
 
 One more has no row, since no test finds it at will: that a close does not wait for tries whose
 waiters have left (src/api/close.c, client->trying). Close reads each connection until it is idle
@@ -214,7 +215,7 @@ MUTANTS = [
          "redis.call('LPUSH', queue, own)")],
         World("kinds")),
     Mutant("fair-front-deaf", "nobody who waits for a fair lock watches its key", [
-        ("src/lock/head.c", "return rank == 0 || (rank == 1 && is_fair(entry) &&",
+        ("src/lock/turns.c", "return rank == 0 || (rank == 1 && is_fair(entry) &&",
          "return (rank == 0 && !is_fair(entry)) || (rank < 0 && is_fair(entry) &&")],
         World("told")),
     # ---- terms ----
@@ -408,9 +409,6 @@ MUTANTS = [
     Mutant("election-value-kept", "a leader has the value of the one before it", [
         (STAND, "'value', ARGV[11], 'version'",
          "'value', redis.call('HGET', record, 'value') or ARGV[11], 'version'")],
-        World("elections")),
-    Mutant("election-value-late", "a leader keeps the value that its last try brought", [
-        (ELECTION, "\t\tvalue_bring(election);\n", "\t\t(void)0;\n")],
         World("elections")),
     Mutant("election-unmissed", "an observer is not told that it has missed leaders", [
         (ELECTION, "leader->missed = election->has_seen && !next;",

@@ -34,7 +34,7 @@
 
 /* ---- facts that are not just copied ---- */
 
-/* A name that no server has. */
+/* A proxy answers for a setting that no server has: what it says of the others means nothing. */
 static void set_any(struct lk__facts *facts, const char *value)
 {
 	(void)value;
@@ -97,7 +97,7 @@ static const struct field {
 	{"client-output-buffer-limit", NULL, SET_BY(set_buffer)},
 	{"cluster-node-timeout", NULL, NUMBER(node_timeout_ms)},
 	{"active-replica", NULL, SET_BY(set_active)},
-	{"multi-master", NULL, SET_BY(set_active)}, /* the last setting: lk__facts_setting() */
+	{"multi-master", NULL, SET_BY(set_active)}, /* settings stand above this line */
 	{NULL, "used_memory", NUMBER(memory_used)},
 	{NULL, "connected_slaves", NUMBER(replicas)},
 	{NULL, "slave_priority", NUMBER(priority)},
