@@ -38,7 +38,7 @@ struct lk__entry;
 struct lk__extending;
 struct lk__head;
 struct lk__releasing;
-struct lk__renewed;
+struct lk__sent_renewal;
 
 struct lk__quorum_parts {
 	/* The entry goes. */
@@ -59,9 +59,9 @@ struct lk__quorum_holds {
 	/* The last count of a hold is given up: 0 or a code; or LK__OP_WAITS, and the call has its
 	 * look. So has an extension. */
 	int (*release)(struct lk__releasing *releasing);
-	/* Without the mutex here and below. Begins a renewal, which ends in one lk__watch_told(),
-	 * and takes its reference. False when out of memory. */
-	bool (*renew)(const struct lk__renewed *renewed);
+	/* Without the mutex here and below. Begins a renewal, which ends in one
+	 * lk__renewal_answered(), and takes its reference. False when out of memory. */
+	bool (*renew)(const struct lk__sent_renewal *renewal);
 	/* Other work that is due when the watchdog looks. */
 	void (*turn)(struct lk__entry *entry);
 	/* 1 extended, 0 not ours any more, or a code. */

@@ -56,21 +56,14 @@ struct lk__hold *lk__entry_hold_of(struct lk__entry *entry, const struct lk__own
 	if (entry->hold && lk__owner_is(entry->hold, owner))
 		return entry->hold;
 	LL_FOREACH(entry->lost, hold)
-	if (lk__owner_is(hold, owner))
-		return hold;
+	{
+		if (lk__owner_is(hold, owner))
+			return hold;
+	}
 	return NULL;
 }
 
-/* ---- when it needs attention ---- */
-
-/* How long before the end of the hold its owner is warned. */
-static int64_t hold_margin_ns(const struct lk__hold *hold)
-{
-	int64_t margin_ms = lk__hold_extra(hold)->margin_ms;
-	if (!margin_ms)
-		margin_ms = hold->entry->grant.lease_ms / 10;
-	return margin_ms * LK__MS;
-}
+/* ---- whether it is renewed, and what stands in the way ---- */
 
 /* Tells whether it has been held for longer than its owner allows. */
 static bool hold_is_too_long(const struct lk__hold *hold, int64_t now_ns)
@@ -94,75 +87,6 @@ static bool hold_is_renewed(const struct lk__hold *hold, int64_t now_ns)
 	bool open = atomic_load(&hold->entry->client->state) == LK__CLIENT_OPEN;
 	return wanted && !too_long && !hold->abandoned && open;
 }
-
-/* A third of the lease after it was last confirmed; at once when more is wanted. */
-static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
-{
-	const struct lk__entry *entry = hold->entry;
-	int64_t lease_ns = lk__entry_lease_ms(entry, hold) * LK__MS;
-	if (hold->wanted_until_ns > hold->own_until_ns)
-		return now_ns;
-	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
-}
-
-/* When to look whether the server still has it: others can free it, and tell nobody who would tell
- * us. */
-static int64_t look_due_ns(const struct lk__hold *hold)
-{
-	const struct lk__entry *entry = hold->entry;
-	int64_t lease_ms = lk__earlier(lk__entry_lease_ms(entry, hold),
-				       entry->client->config->watchdog_ms);
-	return entry->grant.seen_ns + lease_ms * LK__MS / 3;
-}
-
-/* Counted from the client's start: several clients do not all ask at the same moments. */
-static int64_t due_together_ns(const lk_client *client, int64_t due_ns)
-{
-	return due_ns - (due_ns - client->record.since_ns) % TOGETHER_NS;
-}
-
-/* When to ask the server next, for more time or whether it still has it. */
-static int64_t question_due_ns(const struct lk__hold *hold, int64_t now_ns)
-{
-	int64_t due_ns = look_due_ns(hold);
-	if (hold_is_renewed(hold, now_ns))
-		due_ns = lk__earlier(due_ns, renewal_due_ns(hold, now_ns));
-	return due_together_ns(hold->entry->client, due_ns);
-}
-
-int64_t lk__tracked_due_ns(const struct lk__entry *entry)
-{
-	int64_t first_ns = lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
-	if (!lk__entry_is_tracked_kind(entry) || !entry->client->config->chosen.tracks)
-		return LK__NEVER;
-	if (entry->is_quorum) /* of its members, at their nodes, by the renewal */
-		return entry->tracked ? LK__NEVER : first_ns;
-	const struct lk__node *node = lk__entry_node(entry);
-	if (entry->tracked == lk__tracking_generation(&node->tracking) ||
-	    !lk__entry_may_be_tracked(entry) || !lk__node_may_track(node))
-		return LK__NEVER;
-	if (lk__tracking_is_wanted(&node->tracking) && !lk__tracking_is_on(&node->tracking))
-		return LK__NEVER; /* it comes up when that begins */
-	return first_ns;
-}
-
-void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
-{
-	const struct lk__hold *hold = entry->hold;
-	assert(hold && !hold->lost);
-	int64_t deadline_ns = lk__hold_deadline(hold);
-	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - hold_margin_ns(hold);
-	if (hold_is_renewed(hold, now_ns))
-		at_ns = lk__earlier(at_ns, lk__node_prepare(entry->target.node, now_ns));
-	if (!entry->renewing)
-		at_ns = lk__earlier(at_ns, question_due_ns(hold, now_ns));
-	at_ns = lk__earlier(at_ns, lk__tracked_due_ns(entry));
-	if (lk__entry_in_doubt(entry) && !entry->renewing)
-		at_ns = now_ns;
-	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);
-}
-
-/* ---- what stands in the way of its renewal ---- */
 
 /* Where "… of URL: reason", "URL: reason" or "place: reason" goes on. */
 static const char *behind(const char *text, const char *prefix)
@@ -190,8 +114,9 @@ static void trouble_fill(struct lk__trouble *trouble, struct lk__node *node, int
 		 reason_alone(reason, trouble->place, node->config->url));
 }
 
-/* A renewal without an answer leaves nothing unknown that the caller need know of. */
-static int code_of(const char *error)
+/* The caller need not know that a renewal may have been done, so LK_EMAYBEHELD becomes
+ * LK_EREFUSED. */
+static int refusal_code(const char *error)
 {
 	int code = lk__refusal(error).code;
 	return code == LK_EMAYBEHELD ? LK_EREFUSED : code;
@@ -213,7 +138,7 @@ void lk__trouble_read(struct lk__trouble *trouble, struct lk__node *node,
 		reason = "the answer does not say whether it was renewed";
 	} else if (code == LK_EMAYBEHELD) {
 		bool refused = request->reply && request->reply->type == REDIS_REPLY_ERROR;
-		code = refused ? code_of(request->reply->str) : LK_EUNREACHABLE;
+		code = refused ? refusal_code(request->reply->str) : LK_EUNREACHABLE;
 	}
 	trouble_fill(trouble, request->conn->node, code, reason);
 }
@@ -341,108 +266,6 @@ static struct lk__entry *lost_due(lk_client *client, const struct lk__hold **hol
 
 /* ---- what follows from a change ---- */
 
-static void hold_leave_thread(struct lk__hold *hold)
-{
-	struct lk__thread *thread = lk__hold_thread(hold);
-	if (!thread || !hold->thread_prev)
-		return;
-	pthread_mutex_lock(&thread->mutex);
-	DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
-	pthread_mutex_unlock(&thread->mutex);
-	hold->thread_prev = NULL;
-}
-
-/* Tells the caller that waited for it, and has not learned of its grant yet, that another call of
- * the same owner has given it up. */
-static void hold_tell_taker(const struct lk__hold *hold)
-{
-	struct lk__caller *taker = hold->owner_serial ? NULL : hold->taker;
-	if (!taker)
-		return;
-	taker->hold = NULL;
-	taker->given_up = hold->lost ? LK_ELOST : 0;
-	if (hold->entry)
-		taker->was = hold->entry->grant;
-}
-
-void lk__hold_free(struct lk__hold *hold)
-{
-	if (!hold)
-		return;
-	hold_tell_taker(hold);
-	if (hold->entry) {
-		hold_leave_thread(hold);
-		lk__notices_forget(hold->entry->client, hold);
-		lost_forget(hold);
-		lk__note_end(hold->entry->client, lk__hold_extra(hold)->note);
-	}
-	free(lk__hold_extra(hold)->note);
-	lk__ear_free(lk__hold_extra(hold)->ear);
-	free(hold->told);
-	free(hold);
-}
-
-/* On a single server no promise is left to be kept: another may have the lock by now. The nodes of
- * a quorum keep their parts until `promised_ns`. */
-static void release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
-{
-	const struct lk__quorum *quorum = lk__entry_quorum(entry);
-	if (quorum)
-		quorum->holds->release_unasked(entry, number, promised_ns);
-	else
-		lk__compensate_behind(entry, number);
-}
-
-void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
-{
-	release_unasked(entry, number, 0);
-}
-
-void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter)
-{
-	struct lk__hold *hold = waiter->hold;
-	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
-	if (entry->hold == hold) {
-		lk__entry_take_hold(entry);
-		lk__entry_count(entry, held, (uint64_t)-1);
-		lk__entry_release_unasked(entry, hold->number);
-	} else {
-		LL_DELETE(entry->lost, hold);
-	}
-	hold_leave_thread(hold);
-	lk__notices_forget(entry->client, hold);
-	hold->entry = NULL;
-	hold->lost = false;
-	atomic_fetch_sub(&entry->refs, 1);
-	waiter->state = LK__WAITER_WAITS;
-	waiter->undone = true;
-	DL_PREPEND(entry->waiting->queue, waiter);
-	lk__entry_count(entry, waiting, 1);
-	lk__entry_promote(entry);
-}
-
-/* Tells whether the number is that of a leader that was told to stop, and has not yet: it gives its
- * place back when it has. */
-static bool still_stops(const struct lk__entry *entry, uint64_t number)
-{
-	const struct lk__hold *hold;
-	LL_FOREACH(entry->lost, hold)
-	{
-		if (hold->number == number)
-			return entry->target.recipe->flags & LK__ELECTS;
-	}
-	return false;
-}
-
-void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
-{
-	bool held = entry->hold && entry->grant.number == number; /* by whomever it was passed to */
-	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0 ||
-			(entry->abandoned && entry->grant.number == number);
-	if (!held && !given_up && !still_stops(entry, number))
-		lk__entry_release_unasked(entry, number);
-}
-
 static void hold_log_loss(const struct lk__hold *hold)
 {
 	char place[LK__CONN_PLACE_SIZE];
@@ -491,7 +314,90 @@ static void hold_tell_loss(struct lk__hold *hold)
 	}
 }
 
+/* On a single server no promise is left to be kept: another may have the lock by now. The nodes of
+ * a quorum keep their parts until `promised_ns`. */
+static void release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
+{
+	const struct lk__quorum *quorum = lk__entry_quorum(entry);
+	if (quorum)
+		quorum->holds->release_unasked(entry, number, promised_ns);
+	else
+		lk__compensate_behind(entry, number);
+}
+
+void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
+{
+	release_unasked(entry, number, 0);
+}
+
+/* Tells whether the number is that of a leader that was told to stop, and has not yet: it gives its
+ * place back when it has. */
+static bool still_stops(const struct lk__entry *entry, uint64_t number)
+{
+	const struct lk__hold *hold;
+	LL_FOREACH(entry->lost, hold)
+	{
+		if (hold->number == number)
+			return entry->target.recipe->flags & LK__ELECTS;
+	}
+	return false;
+}
+
+void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
+{
+	bool held = entry->hold && entry->grant.number == number; /* by whomever it was passed to */
+	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0 ||
+			(entry->abandoned && entry->grant.number == number);
+	if (!held && !given_up && !still_stops(entry, number))
+		lk__entry_release_unasked(entry, number);
+}
+
+static void hold_leave_thread(struct lk__hold *hold)
+{
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (!thread || !hold->thread_prev)
+		return;
+	pthread_mutex_lock(&thread->mutex);
+	DL_DELETE2(thread->holds, hold, thread_prev, thread_next);
+	pthread_mutex_unlock(&thread->mutex);
+	hold->thread_prev = NULL;
+}
+
+/* Tells the caller that waited for it, and has not learned of its grant yet, that another call of
+ * the same owner has given it up. */
+static void hold_tell_taker(const struct lk__hold *hold)
+{
+	struct lk__caller *taker = hold->owner_serial ? NULL : hold->taker;
+	if (!taker)
+		return;
+	taker->hold = NULL;
+	taker->given_up = hold->lost ? LK_ELOST : 0;
+	if (hold->entry)
+		taker->was = hold->entry->grant;
+}
+
+void lk__hold_free(struct lk__hold *hold)
+{
+	if (!hold)
+		return;
+	hold_tell_taker(hold);
+	if (hold->entry) {
+		hold_leave_thread(hold);
+		lk__notices_forget(hold->entry->client, hold);
+		lost_forget(hold);
+		lk__note_end(hold->entry->client, lk__hold_extra(hold)->note);
+	}
+	free(lk__hold_extra(hold)->note);
+	lk__ear_free(lk__hold_extra(hold)->ear);
+	free(hold->told);
+	free(hold);
+}
+
 /* ---- the changes ---- */
+
+/* What follows from a change beyond the entry is done before the mutex is free, and needs no
+ * memory: an entry has its place in the watchdog's heap, and memory reserved for each compensation
+ * that may follow from what it has sent. */
 
 static void trace_hold(const struct lk__entry *entry, const char *what)
 {
@@ -499,9 +405,119 @@ static void trace_hold(const struct lk__entry *entry, const char *what)
 		lk__trace_hold(&entry->client->log, entry->name, entry->hold->number, what);
 }
 
-/* What follows from a change beyond the entry is done before the mutex is free, and needs no
- * memory: an entry has its place in the watchdog's heap, and memory reserved for each compensation
- * that may follow from what it has sent. */
+/* The watchdog has it before its caller returns. */
+static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)
+{
+	assert(!entry->hold); /* two owners never */
+	hold->entry = entry;
+	hold->count = 1;
+	hold->number = entry->grant.number;
+	assert(hold->has_extra || !entry->grant.fence);
+	if (hold->has_extra)
+		((struct lk__hold_extra *)(hold + 1))->fence = entry->grant.fence;
+	lk__note_begin(entry->client, lk__hold_extra(hold)->note, hold->number);
+	hold->granted_ns = now_ns;
+	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
+	hold->wanted_until_ns = 0;
+	hold->lost = hold->warned = false;
+	entry->hold = hold;
+	lk__holders_add(entry);
+	atomic_fetch_add(&entry->refs, 1);
+	lk__entry_count(entry, held, 1);
+	struct lk__thread *thread = lk__hold_thread(hold);
+	if (thread) {
+		pthread_mutex_lock(&thread->mutex);
+		DL_APPEND2(thread->holds, hold, thread_prev, thread_next);
+		pthread_mutex_unlock(&thread->mutex);
+	}
+	if (lk__hold_extra(hold)->ear)
+		lk__ear_open(entry);
+	lk__watch_hold(entry, now_ns);
+}
+
+/* Others who wait under the same name re-enter. */
+static void wake_namesakes(struct lk__entry *entry)
+{
+	struct lk__owner owner = lk__hold_owner(entry->hold);
+	struct lk__caller *other;
+	DL_FOREACH(lk__entry_first(entry), other)
+	{
+		if (lk__owner_is(other->hold, &owner))
+			lk__thread_wake(other->thread);
+	}
+}
+
+static void grant_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
+{
+	assert(waiter->state != LK__WAITER_GRANTED);
+	lk__entry_leave_queue(entry, waiter);
+	waiter->state = LK__WAITER_GRANTED;
+	if (entry->target.recipe->sharing == LK__NO_HOLD) {
+		/* A copy of a try that was sent twice may still run: its record has to stay. */
+		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
+		if (entry->target.recipe->flags & LK__BECOMES_HOLDS)
+			atomic_fetch_add(&entry->client->unclaimed_grants, 1);
+		lk__entry_promote(entry);
+		return;
+	}
+	hold_begin(entry, waiter->hold, now_ns);
+	lk__entry_wake_askers(entry);
+	if (entry->hold->owner_serial == 0)
+		wake_namesakes(entry);
+}
+
+void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
+{
+	grant_hand(entry, waiter, now_ns);
+	trace_hold(entry, "handed to the next caller in this client");
+}
+
+/* The others who were in the wait queue before the try was sent. */
+static void grant_all(struct lk__entry *entry, const struct lk__caller *first, int64_t sent_ns)
+{
+	struct lk__caller *waiter, *next;
+	DL_FOREACH_SAFE(lk__entry_first(entry), waiter, next)
+	{
+		if (waiter == first || waiter->since_ns >= sent_ns)
+			continue;
+		lk__entry_leave_queue(entry, waiter);
+		waiter->state = LK__WAITER_GRANTED;
+		lk__thread_wake(waiter->thread);
+	}
+}
+
+void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
+		     int64_t sent_ns, int64_t lease_ms)
+{
+	int64_t now_ns = lk__now_ns();
+	assert(number != 0 && sent_ns <= now_ns);
+	if (entry->hold) /* adopted meanwhile (lock/adopt.h), and gone since */
+		lk__entry_lose(entry, now_ns);
+	entry->grant.number = number;
+	entry->downgraded = entry->abandoned = false;
+	entry->grant.outlives_ns = 0;
+	entry->grant.lease_ms = lease_ms;
+	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
+	entry->grant.seen_ns = sent_ns;
+	lk__term_begin(&entry->term, now_ns);
+	lk__entry_count(entry, wire_grants, 1);
+	lk__client_record_want(entry->client);
+	if (entry->target.recipe->flags & LK__FOR_ALL)
+		grant_all(entry, waiter, sent_ns);
+	grant_hand(entry, waiter, now_ns);
+	if (atomic_load(&entry->client->entries.mixed) ||
+	    atomic_load(&entry->client->holders.count) > 0)
+		lk__doubt_others(entry);
+}
+
+void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
+			  const struct lk__grant *grant)
+{
+	entry->grant = *grant;
+	entry->abandoned = false;
+	hold_begin(entry, hold, lk__now_ns());
+	trace_hold(entry, "held");
+}
 
 /* A renewal for so long got no answer. It may have been done, or a copy of it may still run: then
  * the server has the lock for a lease longer than is known here. */
@@ -557,109 +573,27 @@ void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
 	lk__hold_free(hold);
 }
 
-/* The watchdog has it before its caller returns. */
-static void hold_begin(struct lk__entry *entry, struct lk__hold *hold, int64_t now_ns)
+void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter)
 {
-	assert(!entry->hold); /* two owners never */
-	hold->entry = entry;
-	hold->count = 1;
-	hold->number = entry->grant.number;
-	assert(hold->has_extra || !entry->grant.fence);
-	if (hold->has_extra)
-		((struct lk__hold_extra *)(hold + 1))->fence = entry->grant.fence;
-	lk__note_begin(entry->client, lk__hold_extra(hold)->note, hold->number);
-	hold->granted_ns = now_ns;
-	hold->own_until_ns = hold->watched ? LK__NEVER : entry->grant.valid_until_ns;
-	hold->wanted_until_ns = 0;
-	hold->lost = hold->warned = false;
-	entry->hold = hold;
-	lk__holders_add(entry);
-	atomic_fetch_add(&entry->refs, 1);
-	lk__entry_count(entry, held, 1);
-	struct lk__thread *thread = lk__hold_thread(hold);
-	if (thread) {
-		pthread_mutex_lock(&thread->mutex);
-		DL_APPEND2(thread->holds, hold, thread_prev, thread_next);
-		pthread_mutex_unlock(&thread->mutex);
+	struct lk__hold *hold = waiter->hold;
+	assert(waiter->state == LK__WAITER_GRANTED && hold->entry == entry);
+	if (entry->hold == hold) {
+		lk__entry_take_hold(entry);
+		lk__entry_count(entry, held, (uint64_t)-1);
+		lk__entry_release_unasked(entry, hold->number);
+	} else {
+		LL_DELETE(entry->lost, hold);
 	}
-	if (lk__hold_extra(hold)->ear)
-		lk__ear_open(entry);
-	lk__watch_hold(entry, now_ns);
-}
-
-static void grant_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
-{
-	assert(waiter->state != LK__WAITER_GRANTED);
-	lk__entry_leave_queue(entry, waiter);
-	waiter->state = LK__WAITER_GRANTED;
-	if (entry->target.recipe->sharing == LK__NO_HOLD) {
-		/* A copy of a try that was sent twice may still run: its record has to stay. */
-		entry->settled = entry->grant.repeated_until_ns ? 0 : entry->grant.number;
-		if (entry->target.recipe->flags & LK__BECOMES_HOLDS)
-			atomic_fetch_add(&entry->client->unclaimed_grants, 1);
-		lk__entry_promote(entry);
-		return;
-	}
-	hold_begin(entry, waiter->hold, now_ns);
-	lk__entry_wake_askers(entry);
-	struct lk__owner owner = lk__hold_owner(entry->hold);
-	if (entry->hold->owner_serial == 0) /* others who wait under the same name re-enter */
-		DL_FOREACH(lk__entry_first(entry), waiter)
-	if (lk__owner_is(waiter->hold, &owner))
-		lk__thread_wake(waiter->thread);
-}
-
-void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t now_ns)
-{
-	grant_hand(entry, waiter, now_ns);
-	trace_hold(entry, "handed to the next caller in this client");
-}
-
-/* The others who were in the wait queue before the try was sent. */
-static void grant_all(struct lk__entry *entry, const struct lk__caller *first, int64_t sent_ns)
-{
-	struct lk__caller *waiter, *next;
-	DL_FOREACH_SAFE(lk__entry_first(entry), waiter, next)
-	{
-		if (waiter == first || waiter->since_ns >= sent_ns)
-			continue;
-		lk__entry_leave_queue(entry, waiter);
-		waiter->state = LK__WAITER_GRANTED;
-		lk__thread_wake(waiter->thread);
-	}
-}
-
-void lk__entry_grant(struct lk__entry *entry, struct lk__caller *waiter, uint64_t number,
-		     int64_t sent_ns, int64_t lease_ms)
-{
-	int64_t now_ns = lk__now_ns();
-	assert(number != 0 && sent_ns <= now_ns);
-	if (entry->hold) /* adopted meanwhile (lock/adopt.h), and gone since */
-		lk__entry_lose(entry, now_ns);
-	entry->grant.number = number;
-	entry->downgraded = entry->abandoned = false;
-	entry->grant.outlives_ns = 0;
-	entry->grant.lease_ms = lease_ms;
-	entry->grant.valid_until_ns = lk__lease_end_ns(sent_ns, lease_ms);
-	entry->grant.seen_ns = sent_ns;
-	lk__term_begin(&entry->term, now_ns);
-	lk__entry_count(entry, wire_grants, 1);
-	lk__client_record_want(entry->client);
-	if (entry->target.recipe->flags & LK__FOR_ALL)
-		grant_all(entry, waiter, sent_ns);
-	grant_hand(entry, waiter, now_ns);
-	if (atomic_load(&entry->client->entries.mixed) ||
-	    atomic_load(&entry->client->holders.count) > 0)
-		lk__doubt_others(entry);
-}
-
-void lk__entry_move_grant(struct lk__entry *entry, struct lk__hold *hold,
-			  const struct lk__grant *grant)
-{
-	entry->grant = *grant;
-	entry->abandoned = false;
-	hold_begin(entry, hold, lk__now_ns());
-	trace_hold(entry, "held");
+	hold_leave_thread(hold);
+	lk__notices_forget(entry->client, hold);
+	hold->entry = NULL;
+	hold->lost = false;
+	atomic_fetch_sub(&entry->refs, 1);
+	waiter->state = LK__WAITER_WAITS;
+	waiter->undone = true;
+	DL_PREPEND(entry->waiting->queue, waiter);
+	lk__entry_count(entry, waiting, 1);
+	lk__entry_promote(entry);
 }
 
 /* ---- an acquire and the holds that there are ---- */
@@ -766,14 +700,92 @@ int lk__hold_reenter(struct lk__entry *entry, const struct lk__want *want, lk_er
 	return 1;
 }
 
-/* ---- renewals ---- */
+/* ---- the watchdog: when a hold needs attention ---- */
+
+/* How long before the end of the hold its owner is warned. */
+static int64_t hold_margin_ns(const struct lk__hold *hold)
+{
+	int64_t margin_ms = lk__hold_extra(hold)->margin_ms;
+	if (!margin_ms)
+		margin_ms = hold->entry->grant.lease_ms / 10;
+	return margin_ms * LK__MS;
+}
+
+/* A third of the lease after it was last confirmed; at once when more is wanted. */
+static int64_t renewal_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ns = lk__entry_lease_ms(entry, hold) * LK__MS;
+	if (hold->wanted_until_ns > hold->own_until_ns)
+		return now_ns;
+	return entry->grant.valid_until_ns - lease_ns / 3 * 2;
+}
+
+/* When to look whether the server still has it: others can free it, and tell nobody who would tell
+ * us. */
+static int64_t look_due_ns(const struct lk__hold *hold)
+{
+	const struct lk__entry *entry = hold->entry;
+	int64_t lease_ms = lk__earlier(lk__entry_lease_ms(entry, hold),
+				       entry->client->config->watchdog_ms);
+	return entry->grant.seen_ns + lease_ms * LK__MS / 3;
+}
+
+/* Counted from the client's start: several clients do not all ask at the same moments. */
+static int64_t due_together_ns(const lk_client *client, int64_t due_ns)
+{
+	return due_ns - (due_ns - client->record.since_ns) % TOGETHER_NS;
+}
+
+/* When to ask the server next, for more time or whether it still has it. */
+static int64_t question_due_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t due_ns = look_due_ns(hold);
+	if (hold_is_renewed(hold, now_ns))
+		due_ns = lk__earlier(due_ns, renewal_due_ns(hold, now_ns));
+	return due_together_ns(hold->entry->client, due_ns);
+}
+
+int64_t lk__tracked_due_ns(const struct lk__entry *entry)
+{
+	int64_t first_ns = lk__after_ms(entry->hold->granted_ns, LK__TRACKED_AFTER_MS);
+	if (!lk__entry_is_tracked_kind(entry) || !entry->client->config->chosen.tracks)
+		return LK__NEVER;
+	if (entry->is_quorum) /* of its members, at their nodes, by the renewal */
+		return entry->tracked ? LK__NEVER : first_ns;
+	const struct lk__node *node = lk__entry_node(entry);
+	if (entry->tracked == lk__tracking_generation(&node->tracking) ||
+	    !lk__entry_may_be_tracked(entry) || !lk__node_may_track(node))
+		return LK__NEVER;
+	if (lk__tracking_is_wanted(&node->tracking) && !lk__tracking_is_on(&node->tracking))
+		return LK__NEVER; /* it comes up when that begins */
+	return first_ns;
+}
+
+void lk__watch_hold(struct lk__entry *entry, int64_t now_ns)
+{
+	const struct lk__hold *hold = entry->hold;
+	assert(hold && !hold->lost);
+	int64_t deadline_ns = lk__hold_deadline(hold);
+	int64_t at_ns = hold->warned ? deadline_ns : deadline_ns - hold_margin_ns(hold);
+	if (hold_is_renewed(hold, now_ns))
+		at_ns = lk__earlier(at_ns, lk__node_prepare(entry->target.node, now_ns));
+	if (!entry->renewing)
+		at_ns = lk__earlier(at_ns, question_due_ns(hold, now_ns));
+	at_ns = lk__earlier(at_ns, lk__tracked_due_ns(entry));
+	if (lk__entry_in_doubt(entry) && !entry->renewing)
+		at_ns = now_ns;
+	lk__watch_at(entry, at_ns > now_ns ? at_ns : now_ns + LK__MS);
+}
+
+/* ---- the watchdog: its renewals ---- */
 
 /* The renewals of one script, or one of several nodes alone. */
 struct batch {
 	struct lk__node *node;
 	int64_t needed_ns; /* when the first of them is needed */
 	size_t count;
-	struct lk__renewed of[BATCH_MAX];
+	struct lk__sent_renewal of[BATCH_MAX];
 };
 
 /* Empty; NULL when out of memory. */
@@ -789,7 +801,7 @@ static struct batch *batch_new(struct lk__node *node)
 }
 
 /* A margin that shrinks shows that a server or a network slows down, before a lock is lost. */
-static void renewed_count(struct lk__entry *entry, int64_t sent_ns, int64_t until_ns)
+static void renewal_count(struct lk__entry *entry, int64_t sent_ns, int64_t until_ns)
 {
 	int64_t now_ns = lk__now_ns();
 	lk__entry_count(entry, renewals, 1);
@@ -799,88 +811,90 @@ static void renewed_count(struct lk__entry *entry, int64_t sent_ns, int64_t unti
 		   until_ns - now_ns, now_ns - sent_ns);
 }
 
-static void renewed_confirm(struct lk__entry *entry, const struct lk__renewed *renewed,
+static void renewal_confirm(struct lk__entry *entry, const struct lk__sent_renewal *renewal,
 			    int64_t sent_ns)
 {
 	struct lk__hold *hold = entry->hold;
 	assert(!hold->lost && hold->entry == entry);
-	int64_t end_ns = lk__lease_end_ns(sent_ns, renewed->lease_ms);
+	int64_t end_ns = lk__lease_end_ns(sent_ns, renewal->lease_ms);
 	int64_t until_ns = lk__hold_deadline(hold);
 	entry->grant.valid_until_ns = lk__later(entry->grant.valid_until_ns, end_ns);
-	if (renewed->lease_ms > entry->grant.lease_ms)
-		entry->grant.lease_ms = renewed->lease_ms;
+	if (renewal->lease_ms > entry->grant.lease_ms)
+		entry->grant.lease_ms = renewal->lease_ms;
 	if (hold->watched)
 		hold->own_until_ns = LK__NEVER;
-	else if (renewed->wanted_until_ns > hold->own_until_ns && end_ns > hold->own_until_ns)
+	else if (renewal->wanted_until_ns > hold->own_until_ns && end_ns > hold->own_until_ns)
 		hold->own_until_ns = end_ns;
-	if (hold->wanted_until_ns == renewed->wanted_until_ns)
+	if (hold->wanted_until_ns == renewal->wanted_until_ns)
 		hold->wanted_until_ns = 0; /* else more was asked for meanwhile */
-	entry->grant.node = renewed->node;
-	entry->grant.epoch = renewed->epoch;
+	entry->grant.node = renewal->node;
+	entry->grant.epoch = renewal->epoch;
 	entry->grant.seen_ns = sent_ns;
-	if (renewed->lease_ms > JUST_LOOK_MS) {
+	if (renewal->lease_ms > JUST_LOOK_MS) {
 		hold->warned = false;
 		hold->in_trouble = false; /* what was told stays, for an unread notice */
-		renewed_count(entry, sent_ns, until_ns);
+		renewal_count(entry, sent_ns, until_ns);
 	}
 }
 
-static void watch_lost(struct lk__entry *entry, int64_t now_ns)
+static void watch_lose(struct lk__entry *entry, int64_t now_ns)
 {
-	struct lk__hold *hold = entry->hold;
 	lk__entry_lose(entry, now_ns);
-	if (hold->abandoned) {
-		/* Its thread is gone: nobody will release it. The notice stays until it is read. */
-		hold->count = 0;
-	}
 	lk__entry_promote(entry);
 }
 
-void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
-		    const struct lk__trouble *trouble)
+/* The old deadline stands: it is asked again, soon. */
+static void renewal_failed(const struct lk__sent_renewal *renewal, int64_t sent_ns,
+			   const struct lk__trouble *trouble)
 {
-	struct lk__entry *entry = renewed->entry;
+	struct lk__entry *entry = renewal->entry;
+	int64_t lease_ns = entry->grant.lease_ms * LK__MS;
+	if (sent_ns && renewal->lease_ms > JUST_LOOK_MS) {
+		lk__compensation_reserve(entry); /* without it, close tells of it */
+		note_unanswered(entry, renewal->lease_ms);
+	}
+	trouble_set(entry->hold, trouble);
+	entry->hold->in_trouble = true;
+	lk__watch_at(entry, lk__now_ns() + lease_ns / RENEW_AGAIN_PARTS);
+}
+
+void lk__renewal_answered(const struct lk__sent_renewal *renewal, int answer, int64_t sent_ns,
+			  const struct lk__trouble *trouble)
+{
+	struct lk__entry *entry = renewal->entry;
 	int64_t now_ns = lk__now_ns();
-	bool current = entry->hold && entry->grant.number == renewed->number;
+	bool current = entry->hold && entry->grant.number == renewal->number;
 	if (answer < 0 && entry->verifying)
 		atomic_store(&entry->doubt, true);
 	entry->renewing = entry->verifying = false;
 	if (answer == 1)
-		lk__entry_release_unheld(entry, renewed->number);
-	if (!current) {
+		lk__entry_release_unheld(entry, renewal->number);
+	if (!current) { /* the answer is of an earlier grant */
 		if (entry->hold)
 			lk__watch_hold(entry, now_ns);
 	} else if (answer == 0 && !entry->passing) { /* else its release was there first */
-		lk__entry_lose(entry, now_ns);
-		lk__entry_promote(entry);
+		watch_lose(entry, now_ns);
 	} else if (answer == 1 && !entry->passing && now_ns >= lk__hold_deadline(entry->hold)) {
 		/* It has ended, and stays lost whatever a server says behind that. */
 		lk__compensation_reserve(entry); /* without it, close tells of it */
-		note_unanswered(entry, renewed->lease_ms);
-		watch_lost(entry, now_ns);
-	} else if (answer == 1) {
-		renewed_confirm(entry, renewed, sent_ns);
+		note_unanswered(entry, renewal->lease_ms);
+		watch_lose(entry, now_ns);
+	} else if (answer == 1) { /* the server has it for another lease */
+		renewal_confirm(entry, renewal, sent_ns);
 		lk__entry_free_spares(entry);
 		lk__watch_hold(entry, now_ns);
 	} else {
-		int64_t lease_ns = entry->grant.lease_ms * LK__MS;
-		if (sent_ns && renewed->lease_ms > JUST_LOOK_MS) {
-			lk__compensation_reserve(entry); /* without it, close tells of it */
-			note_unanswered(entry, renewed->lease_ms);
-		}
-		trouble_set(entry->hold, trouble);
-		entry->hold->in_trouble = true;
-		lk__watch_at(entry, now_ns + lease_ns / RENEW_AGAIN_PARTS);
+		renewal_failed(renewal, sent_ns, trouble);
 	}
 }
 
-static void watch_renewed(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
-			  const struct lk__trouble *trouble)
+static void renewal_done(const struct lk__sent_renewal *renewal, int answer, int64_t sent_ns,
+			 const struct lk__trouble *trouble)
 {
-	pthread_mutex_lock(&renewed->entry->mutex);
-	lk__watch_told(renewed, answer, sent_ns, trouble);
-	pthread_mutex_unlock(&renewed->entry->mutex);
-	lk__entry_unref(renewed->entry);
+	pthread_mutex_lock(&renewal->entry->mutex);
+	lk__renewal_answered(renewal, answer, sent_ns, trouble);
+	pthread_mutex_unlock(&renewal->entry->mutex);
+	lk__entry_unref(renewal->entry);
 }
 
 static const struct lk__trouble no_memory = {.code = LK_ENOMEM,
@@ -894,7 +908,7 @@ static void batch_split(const struct batch *batch)
 	for (size_t i = 0; i < batch->count; i++) {
 		struct batch *one = batch_new(batch->node);
 		if (!one) {
-			watch_renewed(&batch->of[i], -1, 0, &no_memory);
+			renewal_done(&batch->of[i], -1, 0, &no_memory);
 			continue;
 		}
 		one->of[one->count++] = batch->of[i];
@@ -913,7 +927,7 @@ static void batch_finish(struct lk__request *request)
 		int answer = lk__reply_renewed(request, batch->count, i);
 		if (answer < 0)
 			lk__trouble_read(&trouble, batch->node, request);
-		watch_renewed(&batch->of[i], answer, request->sent_ns, &trouble);
+		renewal_done(&batch->of[i], answer, request->sent_ns, &trouble);
 	}
 	lk__request_free(request);
 	free(batch);
@@ -969,7 +983,7 @@ static void batch_send(struct batch *batch)
 	}
 	bool begun = quorum && quorum->holds->renew(&batch->of[0]);
 	for (size_t i = 0; !begun && i < batch->count; i++)
-		watch_renewed(&batch->of[i], -1, 0, &no_memory);
+		renewal_done(&batch->of[i], -1, 0, &no_memory);
 	free(batch);
 }
 
@@ -988,20 +1002,20 @@ static void batch_add(struct batch **batch, struct lk__entry *entry)
 		*batch = batch_new(lk__entry_node(entry));
 	if (!*batch)
 		return;
-	struct lk__renewed *renewed = &(*batch)->of[(*batch)->count++];
+	struct lk__sent_renewal *renewal = &(*batch)->of[(*batch)->count++];
 	const struct lk__hold *hold = entry->hold;
 	int64_t now_ns = lk__now_ns();
 	int64_t wanted_ms = (hold->wanted_until_ns - now_ns) / LK__MS + 1;
-	renewed->entry = entry;
-	renewed->number = entry->grant.number;
-	renewed->node = (*batch)->node;
-	renewed->epoch = atomic_load(&renewed->node->epoch);
-	renewed->lease_ms = hold_is_renewed(hold, now_ns) ? lk__entry_lease_ms(entry, hold)
+	renewal->entry = entry;
+	renewal->number = entry->grant.number;
+	renewal->node = (*batch)->node;
+	renewal->epoch = atomic_load(&renewal->node->epoch);
+	renewal->lease_ms = hold_is_renewed(hold, now_ns) ? lk__entry_lease_ms(entry, hold)
 							  : JUST_LOOK_MS;
-	renewed->wanted_until_ns = hold->wanted_until_ns;
+	renewal->wanted_until_ns = hold->wanted_until_ns;
 	if (hold->wanted_until_ns > hold->own_until_ns)
-		renewed->lease_ms = wanted_ms;
-	lk__field(entry, renewed->number, renewed->field);
+		renewal->lease_ms = wanted_ms;
+	lk__field(entry, renewal->number, renewal->field);
 	(*batch)->needed_ns = lk__earlier((*batch)->needed_ns, renewal_needed_ns(hold, now_ns));
 	lk__probe4(renew__start, entry->name, entry->client->id, entry->grant.number,
 		   lk__hold_deadline(hold) - now_ns);
@@ -1010,7 +1024,7 @@ static void batch_add(struct batch **batch, struct lk__entry *entry)
 	lk__entry_ref(entry);
 }
 
-/* ---- the turn ---- */
+/* ---- the watchdog: its turn ---- */
 
 static void watch_linger(struct lk__entry *entry, int64_t now_ns)
 {
@@ -1061,7 +1075,7 @@ static void watch_entry(struct lk__entry *entry, struct due *due)
 		return;
 	int64_t deadline_ns = lk__hold_deadline(hold);
 	if (now_ns >= deadline_ns) {
-		watch_lost(entry, now_ns);
+		watch_lose(entry, now_ns);
 		return;
 	}
 	if (!hold->warned && now_ns >= deadline_ns - hold_margin_ns(hold)) {

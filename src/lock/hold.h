@@ -62,7 +62,7 @@ int64_t lk__tracked_due_ns(const struct lk__entry *entry);
 int64_t lk__watch_turn(lk_client *client, bool verify);
 
 /* A renewal on its way; it has a reference of the entry. */
-struct lk__renewed {
+struct lk__sent_renewal {
 	struct lk__entry *entry;
 	uint64_t number;
 	struct lk__node *node; /* that is asked, */
@@ -74,8 +74,8 @@ struct lk__renewed {
 
 /* Its answer: 1 renewed, 0 not ours any more, -1 none: the old deadline stands, and `trouble` says
  * why. */
-void lk__watch_told(const struct lk__renewed *renewed, int answer, int64_t sent_ns,
-		    const struct lk__trouble *trouble);
+void lk__renewal_answered(const struct lk__sent_renewal *renewal, int answer, int64_t sent_ns,
+			  const struct lk__trouble *trouble);
 
 /* Reads why a request to the node, which is done, was no renewal. Without one: what stands in the
  * way of the node's background work. With or without a mutex. */

@@ -252,7 +252,7 @@ struct lk__red_round {
 	bool held;      /* a majority has it */
 	struct asked of[LK__RED_MAX];
 	/* Of renewals. They are concluded once red->round is another. */
-	struct lk__renewed renewed;
+	struct lk__sent_renewal renewal;
 	int64_t sent_ns;
 	struct lk__trouble trouble; /* of the first node that did not confirm it; code 0: none */
 };
@@ -378,11 +378,11 @@ static void round_conclude(struct lk__red_round *round, int outcome)
 	if (outcome < 0)
 		round_trouble(round, &trouble);
 	red->round = NULL;
-	lk__watch_told(&round->renewed, outcome, round->sent_ns, &trouble);
+	lk__renewal_answered(&round->renewal, outcome, round->sent_ns, &trouble);
 	red->again = outcome < 0 && round_met_join(round, false);
 	if (outcome < 0 && !red->again && round_met_join(round, true))
 		ask_again(entry);
-	atomic_fetch_sub(&entry->refs, 1); /* of `renewed`, never the last: the call has one */
+	atomic_fetch_sub(&entry->refs, 1); /* of `renewal`, never the last: the call has one */
 }
 
 /* Draws what follows from what is known by now. */
@@ -433,18 +433,18 @@ static void round_look(void *context, size_t index)
 	node_look(&lk__red_of(round->poll.call.entry)->node[index]);
 }
 
-static bool red_renew(const struct lk__renewed *renewed)
+static bool red_renew(const struct lk__sent_renewal *renewal)
 {
-	struct lk__entry *entry = renewed->entry;
+	struct lk__entry *entry = renewal->entry;
 	struct lk__red_round *round = lk__red_call_new(sizeof(*round), entry, NULL, &renewals,
 						       LK__NEVER);
 	if (!round)
 		return false;
 	struct lk__nodes_call *call = &round->poll.call;
-	round->renewed = *renewed;
-	round->lease_ms = renewed->lease_ms;
+	round->renewal = *renewal;
+	round->lease_ms = renewal->lease_ms;
 	pthread_mutex_lock(&entry->mutex);
-	round_ask(round, renewed->number, 0);
+	round_ask(round, renewal->number, 0);
 	lk__red_of(entry)->round = round;
 	lk__watch_at(entry, call->until_ns);
 	if (round->waiting == 0)
