@@ -428,8 +428,8 @@ static int call_enter(struct barrier_call *call, bool blocks)
 	lk_client *client = call->barrier->entry->client;
 	int rc = LK__CHECK(call->operation, call->error, {LK__WAIT, call->wait_ms});
 	if (rc == 0)
-		rc = (blocks ? lk__enter : lk__enter_briefly)(
-			client, call->operation, &call->thread, &call->saved, call->error);
+		rc = (blocks ? lk__enter : lk__enter_nowait)(client, call->operation, &call->thread,
+							     &call->saved, call->error);
 	if (rc < 0)
 		return rc;
 	rc = lk__loop_start(client, call->error);

@@ -47,11 +47,11 @@ int lk__enter(lk_client *client, const char *operation, struct lk__thread **thre
 	      int *saved_out, lk_error *error)
 {
 	int rc = client ? lk__check_blocking(client, operation, error) : 0;
-	return rc < 0 ? rc : lk__enter_briefly(client, operation, thread_out, saved_out, error);
+	return rc < 0 ? rc : lk__enter_nowait(client, operation, thread_out, saved_out, error);
 }
 
-int lk__enter_briefly(lk_client *client, const char *operation, struct lk__thread **thread_out,
-		      int *saved_out, lk_error *error)
+int lk__enter_nowait(lk_client *client, const char *operation, struct lk__thread **thread_out,
+		     int *saved_out, lk_error *error)
 {
 	if (!client)
 		return lk__fail(error, LK_EINVAL, "%s: client is NULL", operation);

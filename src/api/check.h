@@ -16,8 +16,8 @@ int lk__enter(lk_client *client, const char *operation, struct lk__thread **thre
 	      int *saved_out, lk_error *error);
 
 /* Enters a call that never waits. */
-int lk__enter_briefly(lk_client *client, const char *operation, struct lk__thread **thread_out,
-		      int *saved_out, lk_error *error);
+int lk__enter_nowait(lk_client *client, const char *operation, struct lk__thread **thread_out,
+		     int *saved_out, lk_error *error);
 
 /* 0, or LK_EFORKED in another process than the client's. */
 int lk__check_forked(const lk_client *client, const char *operation, lk_error *error);

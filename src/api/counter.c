@@ -103,12 +103,12 @@ static int counter_check_added(const struct counter_call *call, int64_t change)
 /* ---- first and last words ---- */
 
 /* Begins a call that never waits. */
-static int counter_enter_briefly(struct counter_call *call)
+static int counter_enter_nowait(struct counter_call *call)
 {
 	if (!call->counter)
 		return lk__fail(call->error, LK_EINVAL, "%s: the handle is NULL", call->operation);
-	return lk__enter_briefly(call->counter->client, call->operation, &call->thread,
-				 &call->saved, call->error);
+	return lk__enter_nowait(call->counter->client, call->operation, &call->thread, &call->saved,
+				call->error);
 }
 
 /* Ends a call, with `rc`. */
@@ -125,7 +125,7 @@ static int counter_enter(struct counter_call *call)
 	if (!call->start && call->counter)
 		rc = lk__check_blocking(call->counter->client, call->operation, call->error);
 	if (rc == 0)
-		rc = counter_enter_briefly(call);
+		rc = counter_enter_nowait(call);
 	if (rc < 0 || !call->start)
 		return rc;
 	rc = lk__loop_start(call->counter->client, call->error);
@@ -938,7 +938,7 @@ int lk_permit_semaphore_remaining_ms(lk_permit_semaphore *semaphore, const char 
 		return lk__fail(error, LK_EINVAL, "%s: remaining_ms_out is NULL", operation);
 	int rc = check_id(operation, id, error);
 	if (rc == 0)
-		rc = counter_enter_briefly(&call);
+		rc = counter_enter_nowait(&call);
 	if (rc < 0)
 		return rc;
 	struct lk__entry *entry;

@@ -130,7 +130,7 @@ int lk_client_held(lk_client *client, lk_held *held_out, size_t most, lk_error *
 		rc = lk__check_size(operation, held_out, sizeof(*held_out), sizeof(*held_out),
 				    error);
 	if (rc == 0)
-		rc = lk__enter_briefly(client, operation, &thread, &saved, error);
+		rc = lk__enter_nowait(client, operation, &thread, &saved, error);
 	if (rc < 0)
 		return rc;
 	struct helds helds = {.out = (char *)held_out,
@@ -263,7 +263,7 @@ int lk__start_drain(const struct lk__start *start)
 	int saved,
 		rc = LK__CHECK(start->operation, start->error, {LK__WAIT, start->request->wait_ms});
 	if (rc == 0)
-		rc = lk__enter_briefly(client, start->operation, &thread, &saved, start->error);
+		rc = lk__enter_nowait(client, start->operation, &thread, &saved, start->error);
 	if (rc < 0)
 		return rc;
 	struct draining *draining = calloc(1, sizeof(*draining));

@@ -120,7 +120,7 @@ lk_lock *lk_lock_free(lk_lock *lock)
 	return NULL;
 }
 
-/* ---- first and last words ---- */
+/* ---- the begin and the end of a call ---- */
 
 /* The owner's entry, with a reference: the one that the last call left here, or looked up. */
 static int call_find_entry(struct call *call)
@@ -138,7 +138,7 @@ static int call_find_entry(struct call *call)
 }
 
 /* Checks lock and owner (NULL: the calling thread), and begins a call that never waits. */
-static int call_enter_briefly(struct call *call, const char *owner)
+static int call_enter_nowait(struct call *call, const char *owner)
 {
 	if (!call->lock) {
 		lk__fail(call->error, LK_EINVAL, "%s: lock is NULL", call->operation);
@@ -150,8 +150,8 @@ static int call_enter_briefly(struct call *call, const char *owner)
 			 size ? "more than 256 bytes" : "no bytes");
 		return LK_EINVAL;
 	}
-	int rc = lk__enter_briefly(lk__lock_client(call->lock), call->operation, &call->thread,
-				   &call->saved, call->error);
+	int rc = lk__enter_nowait(lk__lock_client(call->lock), call->operation, &call->thread,
+				  &call->saved, call->error);
 	if (rc < 0)
 		return rc;
 	call->owner = (struct lk__owner){
@@ -185,7 +185,7 @@ static int call_enter(struct call *call, const char *owner)
 	if (!call->start && call->lock)
 		rc = lk__check_blocking(lk__lock_client(call->lock), call->operation, call->error);
 	if (rc == 0)
-		rc = call_enter_briefly(call, owner);
+		rc = call_enter_nowait(call, owner);
 	if (rc < 0 || !call->start)
 		return rc;
 	rc = call->multi ? lk__multi_start_loops(call->multi, call->error)
@@ -204,7 +204,7 @@ static int call_enter_owner(struct call *call, const char *owner)
 }
 
 /* Starts an asynchronous call of an owner, and leaves. */
-static int call_go(struct call *call, struct lk__async_want *want)
+static int call_start_async(struct call *call, struct lk__async_want *want)
 {
 	want->multi = call->multi;
 	return call_leave(call, lk__start_go(call->start, call->entry, &call->owner, want));
@@ -214,17 +214,54 @@ static int call_go(struct call *call, struct lk__async_want *want)
 
 static bool is_red(const lk_lock *lock)
 {
-	return lock->entry && lock->entry->is_quorum;
+	return lock && lock->entry && lock->entry->is_quorum;
+}
+
+/* "multi" or "red"; NULL for a lock that has one field on one server, and without a lock. */
+static const char *parted_kind(const lk_lock *lock)
+{
+	return lock && lk__lock_multi(lock) ? "multi" : is_red(lock) ? "red" : NULL;
 }
 
 /* 0, or LK_EINVAL for a lock that has not one field on one server. */
 static int check_single(const struct call *call)
 {
-	const lk_lock *lock = call->lock;
-	if (!lock || (!lk__lock_multi(lock) && !is_red(lock)))
+	const char *kind = parted_kind(call->lock);
+	return kind ? lk__fail(call->error, LK_EINVAL,
+			       "%s: not for a %s lock, which has no single field", call->operation,
+			       kind)
+		    : 0;
+}
+
+static int check_out(const struct call *call, const char *name, const void *out)
+{
+	if (out)
 		return 0;
-	return lk__fail(call->error, LK_EINVAL, "%s: not for a %s lock, which has no single field",
-			call->operation, is_red(lock) ? "red" : "multi");
+	lk__fail(call->error, LK_EINVAL, "%s: %s is NULL", call->operation, name);
+	return LK_EINVAL;
+}
+
+struct option {
+	const char *name;
+	bool set;
+};
+
+#define FIRST_SET(...) first_set((const struct option[]){__VA_ARGS__, {NULL, false}})
+
+/* The name of the first that is set, up to one without a name; NULL when none is. */
+static const char *first_set(const struct option *options)
+{
+	while (options->name && !options->set)
+		options++;
+	return options->name;
+}
+
+/* Where an option is set: 0, or LK_EINVAL for `other`, one that does not go with it. */
+static int check_alone(const struct call *call, struct option option, const char *other)
+{
+	return option.set && other ? lk__fail(call->error, LK_EINVAL, "%s: %s is set, and %s too",
+					      call->operation, option.name, other)
+				   : 0;
 }
 
 static int check_field(const struct call *call, const char *field)
@@ -245,6 +282,22 @@ static int call_enter_field(struct call *call, const char *field)
 	if (rc == 0)
 		rc = check_single(call);
 	return rc < 0 ? rc : call_enter(call, NULL);
+}
+
+/* ---- a command, and what its answer puts in doubt ---- */
+
+static int lock_command(struct call *call, struct lk__request *request)
+{
+	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
+	return lk__ask_entry(call->entry, call->thread, request, call->operation,
+			     lk__after_ms(lk__now_ns(), limit_ms), call->error);
+}
+
+/* The server does not have what was asked for, or not any more: if that was ours, it is lost. */
+static void entry_doubt_key(struct lk__entry *entry)
+{
+	const struct lk__target *target = &entry->target;
+	lk__doubt_key(entry->client, target->key, target->key_size);
 }
 
 /* ---- what the client knows of a hold ---- */
@@ -281,36 +334,37 @@ static int holding_of(const struct call *call, struct holding *holding)
 }
 
 /* The whole of a call that reads memory. */
-static int lock_holding(lk_lock *lock, const char *operation, const char *owner,
-			struct holding *holding, lk_error *error)
+static int lock_holding(struct call *call, const char *owner, struct holding *holding)
 {
-	struct call call = {.lock = lock, .operation = operation, .error = error};
-	int rc = call_enter_briefly(&call, owner);
+	int rc = call_enter_nowait(call, owner);
 	if (rc < 0)
 		return rc;
-	rc = call_leave(&call, holding_of(&call, holding));
-	return rc < 0 ? lk__fail(error, rc, "%s: %s", operation, lk_error_text(rc)) : 0;
+	rc = call_leave(call, holding_of(call, holding));
+	return rc < 0 ? lk__fail(call->error, rc, "%s: %s", call->operation, lk_error_text(rc)) : 0;
 }
 
 int lk_lock_is_held(lk_lock *lock, const char *owner, lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_is_held", .error = error};
 	struct holding holding = {0};
-	return lock_holding(lock, "lk_lock_is_held", owner, &holding, error) == 0;
+	return lock_holding(&call, owner, &holding) == 0;
 }
 
 int lk_lock_hold_count(lk_lock *lock, const char *owner, lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_hold_count", .error = error};
 	struct holding holding = {.count = 0};
-	lock_holding(lock, "lk_lock_hold_count", owner, &holding, error);
+	lock_holding(&call, owner, &holding);
 	return (int)holding.count;
 }
 
 int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_out, lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_deadline_ns", .error = error};
 	struct holding holding = {0};
-	if (!deadline_ns_out)
-		return lk__fail(error, LK_EINVAL, "lk_lock_deadline_ns: deadline_ns_out is NULL");
-	int rc = lock_holding(lock, "lk_lock_deadline_ns", owner, &holding, error);
+	int rc = check_out(&call, "deadline_ns_out", deadline_ns_out);
+	if (rc == 0)
+		rc = lock_holding(&call, owner, &holding);
 	if (rc == 0)
 		*deadline_ns_out = holding.deadline_ns;
 	return rc;
@@ -319,10 +373,11 @@ int lk_lock_deadline_ns(lk_lock *lock, const char *owner, int64_t *deadline_ns_o
 int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms_out,
 			 lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_remaining_ms", .error = error};
 	struct holding holding = {0};
-	if (!remaining_ms_out)
-		return lk__fail(error, LK_EINVAL, "lk_lock_remaining_ms: remaining_ms_out is NULL");
-	int rc = lock_holding(lock, "lk_lock_remaining_ms", owner, &holding, error);
+	int rc = check_out(&call, "remaining_ms_out", remaining_ms_out);
+	if (rc == 0)
+		rc = lock_holding(&call, owner, &holding);
 	if (rc == 0)
 		*remaining_ms_out = (holding.deadline_ns - lk__now_ns()) / LK__MS;
 	return rc;
@@ -330,12 +385,13 @@ int lk_lock_remaining_ms(lk_lock *lock, const char *owner, int64_t *remaining_ms
 
 int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_error *error)
 {
+	struct call call = {.lock = lock, .operation = "lk_lock_fence", .error = error};
 	struct holding holding = {.fence = 0};
-	if (!token_out)
-		return lk__fail(error, LK_EINVAL, "lk_lock_fence: token_out is NULL");
-	int rc = lock_holding(lock, "lk_lock_fence", owner, &holding, error);
+	int rc = check_out(&call, "token_out", token_out);
+	if (rc == 0)
+		rc = lock_holding(&call, owner, &holding);
 	if (rc == 0 && !holding.fence)
-		return lk__fail(error, LK_EINVAL, "lk_lock_fence: a %s has no fence tokens",
+		return lk__fail(error, LK_EINVAL, "%s: a %s has no fence tokens", call.operation,
 				lk__lock_recipe_of(lock)->type);
 	if (rc == 0)
 		*token_out = holding.fence;
@@ -344,14 +400,14 @@ int lk_lock_fence(lk_lock *lock, const char *owner, uint64_t *token_out, lk_erro
 
 int lk_lock_export(lk_lock *lock, const char *owner, char *field_out, size_t size, lk_error *error)
 {
-	const struct call call = {.lock = lock, .operation = "lk_lock_export", .error = error};
+	struct call call = {.lock = lock, .operation = "lk_lock_export", .error = error};
 	struct holding holding = {0};
 	if (!field_out || size < LK_FIELD_SIZE)
 		return lk__fail(error, LK_EINVAL, "%s: field_out needs LK_FIELD_SIZE bytes",
 				call.operation);
 	int rc = check_single(&call);
 	if (rc == 0)
-		rc = lock_holding(lock, call.operation, owner, &holding, error);
+		rc = lock_holding(&call, owner, &holding);
 	if (rc == 0)
 		memcpy(field_out, holding.field, sizeof(holding.field));
 	return rc;
@@ -367,19 +423,18 @@ static struct lk__settings settings_of(const lk_lock *lock)
 /* 0, or why nothing of that kind is adopted. */
 static int adopt_check(const struct call *call, const lk_acquire_options *options, int64_t wait_ms)
 {
-	const lk_lock *lock = call->lock;
+	const char *kind = parted_kind(call->lock);
 	if (!options->field)
 		return 0;
-	if (lk__lock_multi(lock) || is_red(lock) || !lk__lock_recipe_of(lock)->exchange)
-		return lk__fail(call->error, LK_EINVAL, "%s: field is set, and a %s is not adopted",
-				call->operation,
-				lk__lock_multi(lock) ? "multi lock"
-				: is_red(lock)       ? "red lock"
-						     : lk__lock_recipe_of(lock)->type);
-	if (wait_ms || options->cancel)
-		return lk__fail(call->error, LK_EINVAL, "%s: field is set, and %s too",
-				call->operation, wait_ms ? "wait_ms" : "cancel");
-	return check_field(call, options->field);
+	if (kind || !lk__lock_recipe_of(call->lock)->exchange)
+		return lk__fail(call->error, LK_EINVAL,
+				"%s: field is set, and a %s%s is not adopted", call->operation,
+				kind ? kind : lk__lock_recipe_of(call->lock)->type,
+				kind ? " lock" : "");
+	int rc = check_alone(
+		call, (struct option){"field", true},
+		FIRST_SET({"wait_ms", wait_ms != 0}, {"cancel", options->cancel != NULL}));
+	return rc < 0 ? rc : check_field(call, options->field);
 }
 
 /* Checks what the options of an acquire say: 0 or LK_EINVAL. */
@@ -449,7 +504,7 @@ static int lock_acquire(struct call *call, const lk_acquire_options *options, in
 		return call_leave(call, rc);
 	struct lk__want want = lk__want_of(&own, wait_ms, settings_of(call->lock));
 	if (call->start)
-		return call_go(call, &(struct lk__async_want){.acquire = want});
+		return call_start_async(call, &(struct lk__async_want){.acquire = want});
 	want.cancel = own.cancel;
 	return call_leave(call, acquire_run(call, &want));
 }
@@ -463,20 +518,6 @@ int lk_lock_acquire(lk_lock *lock, int64_t wait_ms, const lk_acquire_options *op
 
 /* ---- release ---- */
 
-static int lock_command(struct call *call, struct lk__request *request)
-{
-	int64_t limit_ms = call->entry->client->config->command_timeout_ms;
-	return lk__ask_entry(call->entry, call->thread, request, call->operation,
-			     lk__after_ms(lk__now_ns(), limit_ms), call->error);
-}
-
-/* The server does not have what was asked for, or not any more: if that was ours, it is lost. */
-static void entry_is_gone(struct lk__entry *entry)
-{
-	const struct lk__target *target = &entry->target;
-	lk__doubt_key(entry->client, target->key, target->key_size);
-}
-
 static int release_field(struct call *call, const char *field)
 {
 	int rc = call_enter_field(call, field);
@@ -487,7 +528,7 @@ static int release_field(struct call *call, const char *field)
 	if (request)
 		request->durable = LK__DURABLE_WHOLLY;
 	rc = lock_command(call, request);
-	entry_is_gone(call->entry); /* whatever the answer: it was meant to be */
+	entry_doubt_key(call->entry); /* whatever the answer: it was meant to be */
 	if (rc == LK__WAIT_READY) {
 		int64_t listeners;
 		enum lk__released released = recipe->read_release(request, &listeners);
@@ -507,28 +548,23 @@ static int release_field(struct call *call, const char *field)
 /* Checks what the options of a release say: 0 or LK_EINVAL. */
 static int release_check(const struct call *call, const lk_release_options *options)
 {
-	const char *operation = call->operation;
-	if (call->start && (options->field || options->abandon || options->no_wait))
-		return lk__fail(call->error, LK_EINVAL, "%s: %s is set", operation,
-				options->field     ? "field"
-				: options->abandon ? "abandon"
-						   : "no_wait");
-	if (options->keep_ms && options->no_wait)
+	const struct option owner = {"owner", options->owner != NULL};
+	const struct option field = {"field", options->field != NULL};
+	const struct option keep_ms = {"keep_ms", options->keep_ms != 0};
+	const struct option abandon = {"abandon", options->abandon != 0};
+	const struct option no_wait = {"no_wait", options->no_wait != 0};
+	const char *unused = call->start ? FIRST_SET(field, abandon, no_wait) : NULL;
+	if (unused)
+		return lk__fail(call->error, LK_EINVAL, "%s: %s is set", call->operation, unused);
+	if (keep_ms.set && no_wait.set)
 		return lk__fail(call->error, LK_EINVAL,
 				"%s: no_wait and keep_ms are set: who does not wait does not "
 				"learn whether it is kept",
-				operation);
-	if (options->abandon && (options->field || options->keep_ms || options->no_wait))
-		return lk__fail(call->error, LK_EINVAL, "%s: abandon is set, and %s too", operation,
-				options->field     ? "field"
-				: options->keep_ms ? "keep_ms"
-						   : "no_wait");
-	if (options->field && (options->owner || options->keep_ms || options->no_wait))
-		return lk__fail(call->error, LK_EINVAL, "%s: field is set, and %s too", operation,
-				options->owner     ? "owner"
-				: options->keep_ms ? "keep_ms"
-						   : "no_wait");
-	return LK__CHECK(operation, call->error, {LK__KEEP, options->keep_ms});
+				call->operation);
+	int rc = check_alone(call, abandon, FIRST_SET(field, keep_ms, no_wait));
+	if (rc == 0)
+		rc = check_alone(call, field, FIRST_SET(owner, keep_ms, no_wait));
+	return rc < 0 ? rc : LK__CHECK(call->operation, call->error, {LK__KEEP, options->keep_ms});
 }
 
 /* A copy of its acquire that comes later finds the field, or takes the lock for the rest of its
@@ -543,15 +579,16 @@ static int entry_abandon(struct lk__entry *entry, const struct lk__owner *owner,
 	return rc < 0 ? rc : 0;
 }
 
-/* Nothing is sent, so no client is kept from it. */
+/* Nothing is sent, so it is also allowed in threadless clients. */
 static int lock_abandon(struct call *call, const char *owner)
 {
-	int rc = call_enter_briefly(call, owner);
+	int rc = call_enter_nowait(call, owner);
 	if (rc < 0)
 		return rc;
-	if (call->multi || call->entry->is_quorum)
+	const char *kind = parted_kind(call->lock);
+	if (kind)
 		rc = lk__fail(call->error, LK_EINVAL, "%s: abandon is set, and a %s lock cannot be",
-			      call->operation, call->multi ? "multi" : "red");
+			      call->operation, kind);
 	else
 		rc = entry_abandon(call->entry, &call->owner, call->error);
 	return call_leave(call, rc);
@@ -572,8 +609,8 @@ static int lock_release(struct call *call, const lk_release_options *options)
 	if (rc)
 		return rc;
 	if (call->start)
-		return call_go(call, &(struct lk__async_want){.way = LK__ASYNC_RELEASE,
-							      .keep_ms = own.keep_ms});
+		return call_start_async(call, &(struct lk__async_want){.way = LK__ASYNC_RELEASE,
+								       .keep_ms = own.keep_ms});
 	const struct lk__want want = {.owner = call->owner};
 	rc = call->multi ? lk__multi_run(LK__MULTI_RELEASE, call->multi, &want, own.keep_ms,
 					 call->error)
@@ -603,7 +640,7 @@ static int extend_field(struct call *call, const char *field, int64_t lease_ms)
 		lk__request_free(request);
 		rc = renewed > 0 ? 0 : renewed < 0 ? LK_EMAYBEHELD : LK_ENOTOWNER;
 		if (rc == LK_ENOTOWNER)
-			entry_is_gone(call->entry);
+			entry_doubt_key(call->entry);
 		if (rc < 0)
 			lk__fail(call->error, rc, "%s \"%.100s\": %s %.256s", call->operation,
 				 call->entry->name,
@@ -615,10 +652,10 @@ static int extend_field(struct call *call, const char *field, int64_t lease_ms)
 }
 
 /* Adds to a lease what is left of the owner's hold for certain. */
-static int lease_add(const struct call *call, const char *owner, int64_t *lease_ms)
+static int lease_add(struct call *call, const char *owner, int64_t *lease_ms)
 {
 	struct holding holding = {0};
-	int rc = lock_holding(call->lock, call->operation, owner, &holding, call->error);
+	int rc = lock_holding(call, owner, &holding);
 	if (rc < 0)
 		return rc;
 	*lease_ms += (holding.deadline_ns - lk__now_ns()) / LK__MS + 1;
@@ -645,9 +682,10 @@ static int lock_extend(struct call *call, const lk_extend_options *options, int6
 		rc = lk__fail(call->error, LK_EINVAL, "%s: field is set", call->operation);
 	if (rc == 0)
 		rc = LK__CHECK(call->operation, call->error, {LK__LEASE, lease_ms});
-	if (rc == 0 && own.field && (own.owner || own.add))
-		rc = lk__fail(call->error, LK_EINVAL, "%s: field is set, and %s too",
-			      call->operation, own.owner ? "owner" : "add");
+	if (rc == 0)
+		rc = check_alone(call, (struct option){"field", own.field != NULL},
+				 FIRST_SET({"owner", own.owner != NULL}, {"add", own.add != 0}));
+	/* A start without an owner is refused below; here it would stand for this thread. */
 	if (rc == 0 && own.add && (own.owner || !call->start))
 		rc = lease_add(call, own.owner, &lease_ms);
 	if (rc == 0 && own.field)
@@ -657,8 +695,8 @@ static int lock_extend(struct call *call, const lk_extend_options *options, int6
 	if (rc)
 		return rc;
 	if (call->start)
-		return call_go(call, &(struct lk__async_want){.way = LK__ASYNC_EXTEND,
-							      .lease_ms = lease_ms});
+		return call_start_async(call, &(struct lk__async_want){.way = LK__ASYNC_EXTEND,
+								       .lease_ms = lease_ms});
 	return call_leave(call, extend_run(call, lease_ms));
 }
 
@@ -692,7 +730,7 @@ static int lock_ask(struct call *call, const struct question *question, const ch
 {
 	struct lk__async_want want = {.way = LK__ASYNC_ASK};
 	struct lk__question asked;
-	if (call->start && (lk__lock_multi(call->lock) || is_red(call->lock)))
+	if (call->start && parted_kind(call->lock))
 		return lk__fail(call->error, LK_EINVAL,
 				"%s: not for a lock of several keys or nodes: it has a blocking "
 				"call only",
@@ -730,7 +768,7 @@ static int answer_read(struct lk__entry *entry, const redisReply *reply, const c
 	else if (!lk__reply_integer(reply, INT64_MIN, INT64_MAX, answer_out))
 		return lk__fail(error, LK_EPROTOCOL, "\"%.100s\": unexpected reply", entry->name);
 	if (*answer_out == gone)
-		entry_is_gone(entry);
+		entry_doubt_key(entry);
 	return 0;
 }
 
@@ -759,7 +797,7 @@ static void force_lose(struct lk__entry *entry, uint64_t number)
 		lk__entry_promote(entry);
 	}
 	pthread_mutex_unlock(&entry->mutex);
-	entry_is_gone(entry);
+	entry_doubt_key(entry);
 }
 
 /* Asks all nodes of a red lock: how many say yes, or a code when no majority answers. */
@@ -777,7 +815,7 @@ static int red_ask(struct call *call, bool force, size_t *answered)
 	if (rc >= 0 && force && yes >= red->majority)
 		force_lose(entry, number);
 	else if (rc >= 0 && *answered - yes >= red->majority)
-		entry_is_gone(entry);
+		entry_doubt_key(entry);
 	if (rc >= 0 && *answered < red->majority)
 		rc = lk__fail(call->error, unsure ? LK_EMAYBEHELD : LK_ENOQUORUM,
 			      "%s: %zu of %zu nodes answered", call->operation, *answered,
@@ -824,7 +862,7 @@ static int lock_is_locked(lk_lock *lock, lk_error *error)
 		int rc = lock_each(lock, lock_is_locked, &locked, error);
 		return rc < 0 ? rc : locked > 0;
 	}
-	if (lock && is_red(lock))
+	if (is_red(lock))
 		return red_is_locked(&call);
 	int rc = lock_ask(&call, &held, NULL, &answer);
 	return rc < 0 ? rc : (int)answer;
@@ -845,9 +883,9 @@ int lk_lock_is_held_by(lk_lock *lock, const char *field, int *held_out, lk_error
 {
 	struct call call = {.lock = lock, .operation = "lk_lock_is_held_by", .error = error};
 	int64_t answer = 0;
-	if (!held_out)
-		return lk__fail(error, LK_EINVAL, "%s: held_out is NULL", call.operation);
-	int rc = check_field(&call, field);
+	int rc = check_out(&call, "held_out", held_out);
+	if (rc == 0)
+		rc = check_field(&call, field);
 	if (rc == 0)
 		rc = check_single(&call);
 	if (rc == 0)
@@ -877,9 +915,9 @@ int lk_lock_server_ttl_ms(lk_lock *lock, int64_t *ttl_ms_out, lk_error *error)
 {
 	struct call call = {.lock = lock, .operation = "lk_lock_server_ttl_ms", .error = error};
 	int64_t answer = 0;
-	if (!ttl_ms_out)
-		return lk__fail(error, LK_EINVAL, "%s: ttl_ms_out is NULL", call.operation);
-	int rc = check_single(&call);
+	int rc = check_out(&call, "ttl_ms_out", ttl_ms_out);
+	if (rc == 0)
+		rc = check_single(&call);
 	if (rc == 0)
 		rc = lock_ask(&call, &server_ttl, NULL, &answer);
 	if (rc == 0)
@@ -895,7 +933,7 @@ struct asked {
 
 /* Asks those who hold the lock to give it up; NULL when out of memory. Answered with two integers:
  * how many fields hold it, and how many listen. */
-static struct lk__request *ask_request(const struct lk__target *target, const char *why)
+static struct lk__request *give_up_request(const struct lk__target *target, const char *why)
 {
 	uint64_t random[2] = {0};
 	char name[40];
@@ -913,7 +951,7 @@ static int ask_single(lk_lock *lock, const char *reason, struct asked *asked, lk
 	int rc = call_enter(&call, NULL);
 	if (rc < 0)
 		return rc;
-	struct lk__request *request = ask_request(&call.entry->target, reason);
+	struct lk__request *request = give_up_request(&call.entry->target, reason);
 	rc = lock_command(&call, request);
 	if (rc == LK__WAIT_READY) {
 		const redisReply *reply = request->reply;
@@ -937,7 +975,7 @@ int lk_lock_ask(lk_lock *lock, const char *reason, int *owners_out, int *listene
 	if (!owners_out || !listeners_out)
 		return lk__fail(error, LK_EINVAL, "%s: an argument is NULL", operation);
 	int rc = reason ? lk__check_note(operation, "reason", reason, error) : 0;
-	if (rc == 0 && lock && is_red(lock))
+	if (rc == 0 && is_red(lock))
 		rc = lk__fail(error, LK_EINVAL, "%s: a red lock cannot be asked for", operation);
 	const struct lk__multi *multi = lock ? lk__lock_multi(lock) : NULL;
 	size_t count = multi ? multi->count : 1;
@@ -999,9 +1037,8 @@ int lk_lock_force_release(lk_lock *lock, lk_error *error)
 	size_t answered = 0;
 	if (lock && lk__lock_multi(lock))
 		return multi_force_release(lock, error);
-	bool red = lock && is_red(lock);
-	int rc = red ? red_ask(&call, true, &answered)
-		     : lock_ask(&call, &force_release, NULL, &freed);
+	int rc = is_red(lock) ? red_ask(&call, true, &answered)
+			      : lock_ask(&call, &force_release, NULL, &freed);
 	return rc < 0 ? rc : rc > 0 || freed > 0;
 }
 
