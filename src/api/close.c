@@ -31,7 +31,7 @@ static void close_release_lost(struct lk__entry *entry, int64_t now_ns)
 	{
 		int64_t most_ms = limit_ms + lk__entry_lease_ms(entry, hold);
 		if (now_ns < lk__after_ms(hold->own_until_ns, most_ms))
-			lk__entry_release_unasked(entry, hold->number);
+			lk__entry_release_in_background(entry, hold->number);
 	}
 }
 
@@ -45,7 +45,7 @@ static void close_release(void *context, struct lk__entry *entry)
 		lk__entry_lose(entry, now_ns);
 	close_release_lost(entry, now_ns);
 	if (entry->hold) {
-		lk__entry_release_unasked(entry, entry->grant.number);
+		lk__entry_release_in_background(entry, entry->grant.number);
 		lk__entry_count(entry, held, (uint64_t)-1);
 		entry->hold->own_until_ns = now_ns;
 		entry->hold->lost = true;

@@ -169,7 +169,7 @@ static void permits_give_back(struct lk__entry *queue, const struct lk__grant *g
 	if (!open)
 		return;
 	pthread_mutex_lock(&queue->mutex);
-	lk__entry_release_unasked(queue, grant->number);
+	lk__entry_release_in_background(queue, grant->number);
 	pthread_mutex_unlock(&queue->mutex);
 }
 
@@ -432,7 +432,7 @@ static int lease_conclude(const struct lk__counting *counting, int rc)
 		lease_set(counting, hold, rc);
 	bool lost = !entry->hold && entry->lost && (rc == 0 || rc == LK_ENOTOWNER);
 	if (lost && rc == 0)
-		lk__entry_release_unasked(entry, entry->grant.number);
+		lk__entry_release_in_background(entry, entry->grant.number);
 	pthread_mutex_unlock(&entry->mutex);
 	return lost ? LK_ELOST : rc;
 }
@@ -466,7 +466,7 @@ static bool part_pass(const struct lk__giving_part *part)
 	if (entry->hold && (part->gone || ended)) {
 		lk__entry_lose(entry, now_ns);
 		if (ended)
-			lk__entry_release_unasked(entry, entry->grant.number);
+			lk__entry_release_in_background(entry, entry->grant.number);
 	}
 	bool ours = entry->hold != NULL;
 	bool sends = ours || !entry->lost;

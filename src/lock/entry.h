@@ -53,7 +53,8 @@ struct lk__quorum_parts {
 struct lk__quorum_holds {
 	/* Releases in the background. `promised_ns`: its owner was told that it has the lock until
 	 * then; 0: nobody was. */
-	void (*release_unasked)(struct lk__entry *entry, uint64_t number, int64_t promised_ns);
+	void (*release_in_background)(struct lk__entry *entry, uint64_t number,
+				      int64_t promised_ns);
 	/* The owner of that number, which was lost, has released it. */
 	void (*let_go)(struct lk__entry *entry, uint64_t number);
 	/* The last count of a hold is given up: 0 or a code; or LK__OP_WAITS, and the call has its

@@ -90,7 +90,7 @@ static void entry_compensate(struct lk__entry *entry, const struct lk__attempt_e
 	else if (effects->compensate == LK__COMPENSATE_COPIES)
 		lk__compensate(entry, effects->gives_up, effects->copies_until_ns);
 	else if (effects->compensate == LK__COMPENSATE_RELEASE)
-		lk__entry_release_unasked(entry, effects->gives_up);
+		lk__entry_release_in_background(entry, effects->gives_up);
 }
 
 /* Feeds the event, and carries out what comes before the action. */

@@ -316,18 +316,18 @@ static void hold_tell_loss(struct lk__hold *hold)
 
 /* On a single server no promise is left to be kept: another may have the lock by now. The nodes of
  * a quorum keep their parts until `promised_ns`. */
-static void release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
+static void release_in_background(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
 {
 	const struct lk__quorum *quorum = lk__entry_quorum(entry);
 	if (quorum)
-		quorum->holds->release_unasked(entry, number, promised_ns);
+		quorum->holds->release_in_background(entry, number, promised_ns);
 	else
 		lk__compensate_behind(entry, number);
 }
 
-void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number)
+void lk__entry_release_in_background(struct lk__entry *entry, uint64_t number)
 {
-	release_unasked(entry, number, 0);
+	release_in_background(entry, number, 0);
 }
 
 /* Tells whether the number is that of a leader that was told to stop, and has not yet: it gives its
@@ -349,7 +349,7 @@ void lk__entry_release_unheld(struct lk__entry *entry, uint64_t number)
 	bool given_up = entry->passing || atomic_load(&entry->releasing) > 0 ||
 			(entry->abandoned && entry->grant.number == number);
 	if (!held && !given_up && !still_stops(entry, number))
-		lk__entry_release_unasked(entry, number);
+		lk__entry_release_in_background(entry, number);
 }
 
 static void hold_leave_thread(struct lk__hold *hold)
@@ -556,7 +556,7 @@ void lk__entry_lose(struct lk__entry *entry, int64_t now_ns)
 			   entry->grant.repeated_until_ns > now_ns;
 	hold_tell_loss(hold);
 	if (may_be_left && !(entry->target.recipe->flags & LK__ELECTS))
-		release_unasked(entry, hold->number, promised_ns);
+		release_in_background(entry, hold->number, promised_ns);
 }
 
 void lk__entry_drop_hold(struct lk__entry *entry, int64_t now_ns)
@@ -580,7 +580,7 @@ void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter)
 	if (entry->hold == hold) {
 		lk__entry_take_hold(entry);
 		lk__entry_count(entry, held, (uint64_t)-1);
-		lk__entry_release_unasked(entry, hold->number);
+		lk__entry_release_in_background(entry, hold->number);
 	} else {
 		LL_DELETE(entry->lost, hold);
 	}

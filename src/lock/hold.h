@@ -43,7 +43,7 @@ void lk__entry_hand(struct lk__entry *entry, struct lk__caller *waiter, int64_t 
 void lk__entry_undo_grant(struct lk__entry *entry, struct lk__caller *waiter);
 
 /* Sends the release of a number that nobody waits for. */
-void lk__entry_release_unasked(struct lk__entry *entry, uint64_t number);
+void lk__entry_release_in_background(struct lk__entry *entry, uint64_t number);
 
 /* The server has the number for another lease. Where it was taken for lost meanwhile, it goes back:
  * else nobody had the lock, and everybody waited for it. */

@@ -300,7 +300,7 @@ static int part_granted(struct lk__multi_ask *ask, size_t part, const struct par
 	assert(lk__entry_head(entry) == &ask->waiter[part]);
 	int ends = lk__entry_refuses(entry, &ask->waiter[part].settings, ask->error);
 	if (ends) {
-		lk__entry_release_unasked(entry, group->number);
+		lk__entry_release_in_background(entry, group->number);
 		return ends;
 	}
 	entry->grant.fence = 0;

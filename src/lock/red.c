@@ -208,7 +208,7 @@ void lk__red_give_back(struct lk__red_node *node, uint64_t number, bool unsure, 
 	assert(number != 0);
 	pthread_mutex_lock(&member->mutex);
 	lk__entry_note_red_lease(member, lease_ms);
-	lk__entry_release_unasked(member, number);
+	lk__entry_release_in_background(member, number);
 	if (unsure)
 		lk__compensate(member, number, until_ns);
 	pthread_mutex_unlock(&member->mutex);

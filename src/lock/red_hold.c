@@ -530,7 +530,7 @@ static bool node_end_part(struct lk__red_node *node)
 	return unsure;
 }
 
-/* The part stays until then: see red_release_unasked(). */
+/* The part stays until then: see red_release_in_background(). */
 static void node_keep_part(struct lk__red_node *node, bool unsure, int64_t until_ns,
 			   int64_t promised_ns, int64_t lease_ms)
 {
@@ -570,7 +570,7 @@ static void red_let_go(struct lk__entry *entry, uint64_t number)
  * empty have no vote yet, and with ours another would have a majority while the owner believes its
  * deadline.
  */
-static void red_release_unasked(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
+static void red_release_in_background(struct lk__entry *entry, uint64_t number, int64_t promised_ns)
 {
 	struct lk__red *red = lk__red_of(entry);
 	bool promised = lk__now_ns() < promised_ns;
@@ -779,7 +779,7 @@ static int red_release(struct lk__releasing *releasing)
 }
 
 const struct lk__quorum_holds lk__red_holds = {
-	.release_unasked = red_release_unasked,
+	.release_in_background = red_release_in_background,
 	.let_go = red_let_go,
 	.release = red_release,
 	.renew = red_renew,

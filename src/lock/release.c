@@ -550,7 +550,7 @@ static int release_lost(struct lk__entry *entry, struct lk__hold *hold)
 		return LK_ELOST;
 	LL_DELETE(entry->lost, hold);
 	if (entry->target.recipe->flags & LK__ELECTS)
-		lk__entry_release_unasked(entry, hold->number);
+		lk__entry_release_in_background(entry, hold->number);
 	if (quorum)
 		quorum->holds->let_go(entry, hold->number);
 	lk__hold_free(hold);
@@ -567,7 +567,7 @@ int lk__release_count(struct lk__entry *entry, const struct lk__owner *owner, lk
 	} else if (!hold->lost && lk__now_ns() >= lk__hold_deadline(hold)) {
 		uint64_t number = entry->grant.number;
 		lk__entry_lose(entry, lk__now_ns());
-		lk__entry_release_unasked(entry, number);
+		lk__entry_release_in_background(entry, number);
 		lk__entry_promote(entry);
 	}
 	if (hold && hold->lost)
@@ -588,7 +588,7 @@ int lk__release_drop(struct lk__entry *entry, const struct lk__owner *owner, boo
 	uint64_t number = entry->grant.number;
 	lk__entry_drop_hold(entry, lk__now_ns());
 	if (sends)
-		lk__entry_release_unasked(entry, number);
+		lk__entry_release_in_background(entry, number);
 	lk__entry_promote(entry);
 	return rc;
 }
