@@ -1,6 +1,7 @@
 """examples/operations: each file does what it says, with the installed copy."""
 from __future__ import annotations
 
+import contextlib
 import http.server
 import os
 import pty
@@ -151,20 +152,25 @@ def test_a_replica_that_is_to_end_hands_over(place, environment, server):
     line = shlex.join(re.split(r",\s+", words))
     (place / "leader.sh").write_text('#!/bin/sh\necho $HOST >>ran\nexec sleep 60\n')
     (place / "leader.sh").chmod(0o755)
-    hosts = []
-    for host in ("one", "two"):
-        own = line.replace("$(POD_IP)", host).replace("/tmp/", f"{place}/{host}-")
-        hosts.append(subprocess.Popen(["sh", "-c", f"exec {own}"], cwd=place, env={
-            **environment, "HOST": host, "PATH": f"{place}:{environment['PATH']}"}))
-        until(f"{host} is ready", (place / f"{host}-ready").exists)
-    until("the first leads", lambda: (place / "ran").exists() and ran(place) == ["one"])
-    command = drain.removeprefix("sh, -c, ").replace(" 1;", f" {hosts[0].pid};")
-    with subprocess.Popen(["sh", "-c", command], start_new_session=True) as waits:
-        until("the second leads", lambda: ran(place) == ["one", "two"])
-        assert hosts[0].wait() == 128 + 15
-        os.killpg(waits.pid, signal.SIGTERM)
-    hosts[1].terminate()
-    assert hosts[1].wait() == 128 + 15
+    with contextlib.ExitStack() as ends:
+        def start(host):
+            own = line.replace("$(POD_IP)", host).replace("/tmp/", f"{place}/{host}-")
+            process = subprocess.Popen(["sh", "-c", f"exec {own}"], cwd=place, env={
+                **environment, "HOST": host, "PATH": f"{place}:{environment['PATH']}"})
+            ends.callback(process.terminate)
+            until(f"{host} is ready", (place / f"{host}-ready").exists)
+            return process
+
+        one = start("one")
+        until("it leads", lambda: (place / "ran").exists() and ran(place) == ["one"])
+        two = start("two")
+        command = drain.removeprefix("sh, -c, ").replace(" 1;", f" {one.pid};")
+        waits = subprocess.Popen(["sh", "-c", command], start_new_session=True)
+        ends.callback(os.killpg, waits.pid, signal.SIGTERM)
+        until("the other leads", lambda: ran(place) == ["one", "two"])
+        assert one.wait() == 128 + 15
+        two.terminate()
+        assert two.wait() == 128 + 15
 
 
 def test_the_service_runs_the_job_and_counts_a_held_lock_as_success(place, environment, server):
