@@ -200,8 +200,11 @@ static int64_t settle_read(const struct lk__request *answer)
 static int settle_code(const lk_barrier *barrier)
 {
 	const struct lk__want *want = &barrier->want;
+	int ends = lk__entry_ends(barrier->entry, &want->settings);
 	if (barrier->code != LK_EMAYBEHELD)
 		return barrier->code;
+	if (ends)
+		return ends;
 	if (lk__cancelled(want->cancel) || (want->stop && atomic_load(want->stop)))
 		return LK_ECANCELLED;
 	return lk__now_ns() >= barrier->until_ns ? LK_ETIMEDOUT : LK_EUNREACHABLE;

@@ -571,7 +571,7 @@ static int stand_begin(const struct call *call, int64_t wait_ms, bool joins, lk_
 
 int lk_election_join(lk_election *election, lk_error *error)
 {
-	struct call call;
+	struct call call = {.election = election};
 	int rc = call_begin(&call, election, "lk_election_join", error);
 	if (rc < 0)
 		return rc;

@@ -181,11 +181,12 @@ static int call_leave(struct call *call, int rc)
 /* Begins a call that may wait for a server. */
 static int call_enter(struct call *call, const char *owner)
 {
-	int rc = 0;
-	if (!call->start && call->lock)
-		rc = lk__check_blocking(lk__lock_client(call->lock), call->operation, call->error);
-	if (rc == 0)
-		rc = call_enter_nowait(call, owner);
+	int rc = call->start || !call->lock ? 0
+					    : lk__check_blocking(lk__lock_client(call->lock),
+								 call->operation, call->error);
+	if (rc < 0)
+		return rc;
+	rc = call_enter_nowait(call, owner);
 	if (rc < 0 || !call->start)
 		return rc;
 	rc = call->multi ? lk__multi_start_loops(call->multi, call->error)

@@ -58,12 +58,12 @@ int check_only_records_left(void **state);
  * A variable of these types ends with its block, the last one first: what it has is freed, and a
  * client that holds something still fails the test. A test that fails leaves all as it is.
  */
-#define own_client __attribute__((cleanup(client_ends))) lk_client
-#define own_lock __attribute__((cleanup(lock_ends))) lk_lock
-#define own_permits __attribute__((cleanup(permits_end))) lk_permit_semaphore
-#define own_semaphore __attribute__((cleanup(semaphore_ends))) lk_semaphore
-#define own_latch __attribute__((cleanup(latch_ends))) lk_latch
-#define own_watch __attribute__((cleanup(watch_ends))) lk_watch
+#define own_client __attribute__((unused, cleanup(client_ends))) lk_client
+#define own_lock __attribute__((unused, cleanup(lock_ends))) lk_lock
+#define own_permits __attribute__((unused, cleanup(permits_end))) lk_permit_semaphore
+#define own_semaphore __attribute__((unused, cleanup(semaphore_ends))) lk_semaphore
+#define own_latch __attribute__((unused, cleanup(latch_ends))) lk_latch
+#define own_watch __attribute__((unused, cleanup(watch_ends))) lk_watch
 void client_ends(lk_client **client);
 void lock_ends(lk_lock **lock);
 void permits_end(lk_permit_semaphore **permits);
