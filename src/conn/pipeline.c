@@ -189,8 +189,9 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 {
 	if (conn->drains)
 		return;
-	lk__request_address(request, conn->node->told_by,
-			    lk__node_server_us(conn->node, request->deadline_ns));
+	int64_t until_us = request->stamp_at ? lk__node_server_us(conn->node, request->deadline_ns)
+					     : 0; /* one without a limit is never told */
+	lk__request_address(request, conn->node->told_by, until_us);
 	if (conn->kind != LK__CONN_MESSAGES && !request->question && node_asks_time(conn->node))
 		conn_append_time(conn, request);
 	if (request->script != LK__NO_SCRIPT &&
