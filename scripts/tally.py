@@ -147,7 +147,9 @@ def temporary_folder(tally: Tally) -> Iterator[None]:
         left = sorted(os.listdir(folder))
     name = f"left in the temporary folder: {', '.join(left) or 'nothing'}"
     say(name)
-    tally.add(name, int(not left), int(bool(left)))
+    # A program that failed may have ended before it could tidy up: it is told of for that.
+    blamed = bool(left) and not (tally.failing or tally.unsteady)
+    tally.add(name, int(not blamed), int(blamed))
 
 
 def have(program: str) -> bool:

@@ -20,6 +20,7 @@
 
 #define START_LIMIT_MS 15000
 #define PORT_TRIES 5
+#define AGAIN_TRIES 50   /* a tenth of a second apart: a connection may have the port meanwhile */
 #define PORT_FIRST 10000 /* below those that the system gives to connections */
 #define PORT_END 32000
 
@@ -189,9 +190,13 @@ void server_kill(struct server *server)
 
 void server_start_again(struct server *server)
 {
-	unlink(server->socket);
-	if (!start_once(server))
-		give_up("redis-server does not start again; see %s/log", server->folder);
+	for (int tries = 0; tries < AGAIN_TRIES; tries++) {
+		unlink(server->socket);
+		if (start_once(server))
+			return;
+		usleep(100000);
+	}
+	give_up("redis-server does not start again; see %s/log", server->folder);
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
