@@ -20,7 +20,7 @@
 
 #define START_LIMIT_MS 15000
 #define PORT_TRIES 5
-#define AGAIN_TRIES 50   /* a tenth of a second apart: a connection may have the port meanwhile */
+#define AGAIN_TRIES 50   /* a tenth of a second apart: another suite may have the port */
 #define PORT_FIRST 10000 /* below those that the system gives to connections */
 #define PORT_END 32000
 
@@ -194,7 +194,7 @@ void server_start_again(struct server *server)
 		unlink(server->socket);
 		if (start_once(server))
 			return;
-		usleep(100000);
+		sleep_ms(100);
 	}
 	give_up("redis-server does not start again; see %s/log", server->folder);
 }
