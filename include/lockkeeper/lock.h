@@ -246,16 +246,16 @@ LK_API int lk_lock_wait_info(lk_lock *lock, lk_wait_info *info_out, lk_error *er
  * that it is time. Nothing renews the lock then, and no process is needed. The time counts from
  * when the server does it; it may be shorter or longer than what is left of the lease. In Redis the
  * lock stays under a field that is nobody's, "<uuid>:kept:<number>" (a plain lock under such a
- * token). Nobody re-enters it, not even the owner that released it, who waits as for another's lock
- * and then gets a grant and a fence token of its own. Those who wait are woken once, see until when
- * it is kept, and sleep until then. A release that is not the last is as without it. Of a multi
- * lock all parts are kept, of a red lock a majority of the nodes. A read lock that is kept keeps
- * out writers, not readers; a write lock of an owner that also reads lasts at least as long as its
- * read lock. Success says that the lock is kept. With LK_EMAYBEHELD nobody knows: it may be free
- * sooner, and may stay for the longer of its lease and `keep_ms`. lk_lock_force_release() frees it.
- * Permits have no such release: lk_permit_semaphore_update_lease() sets when one ends. The call
- * waits until the replicas that must acknowledge grants have acknowledged that, too. `no_wait` must
- * be 0 then.
+ * token). Nobody re-enters it, not even the owner that released it: that owner waits as for
+ * another's lock, and then gets a grant and a fence token of its own. Those who wait are woken
+ * once, see until when it is kept, and sleep until then. A release that is not the last is as
+ * without it. Of a multi lock all parts are kept, of a red lock a majority of the nodes. A read
+ * lock that is kept keeps out writers, not readers; a write lock of an owner that also reads lasts
+ * at least as long as its read lock. Success says that the lock is kept. With LK_EMAYBEHELD nobody
+ * knows: it may be free sooner, and may stay for the longer of its lease and `keep_ms`.
+ * lk_lock_force_release() frees it. Permits have no such release:
+ * lk_permit_semaphore_update_lease() sets when one ends. The call waits until the replicas that
+ * must acknowledge grants have acknowledged that, too. `no_wait` must be 0 then.
  *
  * With `abandon` the last release forgets the hold and sends nothing: the lock stays for what is
  * left of its lease (lk_lock_remaining_ms(), or longer if a renewal is under way), unless who knows

@@ -582,7 +582,8 @@ static void page_ask_ahead(lk_scan *scan)
 		lk__request_free(batch);
 }
 
-/* The key that is looked at from now on, which is taken over; NULL: there was no memory for it. */
+/* Looks at this key from now on, and frees it later. Fails if `key` is NULL: the caller had no
+ * memory for it. */
 static int look_begin(lk_scan *scan, char *key, size_t size, lk_lock_info *info, lk_error *error)
 {
 	struct lk__look *look = &scan->look;

@@ -60,7 +60,7 @@ struct lk__look {
 struct lk__request *lk__look_request(const struct lk__look *look, bool tracked);
 
 /* Looks at the key by look->answers, which is that request with its answers: 1, or a code:
- * LK_EWRONGTYPE where it is no lock. A key that is not there may still have waiters.
+ * LK_EWRONGTYPE if the key is not a lock. A key that does not exist may still have waiters.
  * `*changed_out`: it became another between two questions. */
 int lk__look_show(struct lk__look *look, bool tracked, lk_lock_info *info, bool *changed_out,
 		  lk_error *error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tells from an owner's field, and the record that its client keeps, who that client is. */
+/* Who an owner is: reads its field, and the record that its client keeps. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

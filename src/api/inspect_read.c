@@ -163,7 +163,8 @@ static bool party_read(struct lk__look *look, const redisReply *field, const red
 	return true;
 }
 
-/* Reads a hash that is no lock, since some field of it is no owner's: 1, it is a barrier; or 0. */
+/* Reads a hash that has a field which is not an owner's, so that it is not a lock. Returns 1 for a
+ * barrier, else 0. */
 static int look_read_barrier(struct lk__look *look, const redisReply *fields, lk_lock_info *info)
 {
 	size_t count = fields->elements / 2, known = 0, has_number = 0;

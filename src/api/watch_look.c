@@ -21,7 +21,7 @@
 #define PAUSE_NS (250 * LK__MS)   /* between looks while the server cannot be reached */
 #define ALIVE_NS (30000 * LK__MS) /* between looks where nothing is told */
 #define BEHIND_NS (2 * LK__MS)    /* the end of a lease is looked at so much later */
-#define LATE_NS (2000 * LK__MS)   /* a look so long after the end of a lease says nothing of it */
+#define LATE_NS (2000 * LK__MS)   /* later than that a look does not show how a lease ended */
 #define SYNC_NS (250 * LK__MS)
 #define LOOKS_MOST 20 /* at a key that changes between two questions about it */
 #define FLUSHED (1u << LK__TRACKING_FLUSHED) /* among the news: all keys there are gone */

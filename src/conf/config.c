@@ -170,7 +170,7 @@ static const struct option *option_find(const char *name)
 /* The texts of options, and the places that a URL names beside them. */
 #define TEXTS (OPTION_COUNT + 4)
 
-/* NULL: it is an option that is no text. */
+/* Returns NULL if the option is not a text. */
 static char **text_at(const lk_config *config, size_t index)
 {
 	lk_config *writable = (lk_config *)config;

@@ -250,8 +250,8 @@ static void greeter_scripts(const redisReply *reply, struct lk__greeting *greeti
 
 /*
  * A proxy that spreads keys over servers asks all of them, and passes one answer on, or answers
- * itself. What is of one connection alone it takes out: then there is no id, which each server
- * tells as a number, or none that a server gives, which counts from 1.
+ * itself. It removes what is true of one connection alone, as the id: a server tells that as a
+ * number, and counts from 1; the proxy has none, or 0.
  */
 static bool hello_spreads(const redisReply *hello)
 {
@@ -289,9 +289,10 @@ static int greeter_diskless(struct greeter *greeter, const char *words)
 /* A Sentinel speaks the protocol too, but has hardly any of the commands of a server. */
 static int greeter_refused(struct greeter *greeter, const char *verb, const char *words)
 {
-	int code = lk__refusal(words).code;
-	bool lacks = strncmp(words, "ERR unknown command", 19) == 0 && strcmp(verb, "TIME") == 0;
-	const char *hint = lacks ? LK__LIKE_SENTINEL : lk__refusal(words).hint;
+	struct lk__refusal refusal = lk__refusal(words);
+	int code = refusal.code;
+	bool lacks = refusal.unknown && strcmp(verb, "TIME") == 0;
+	const char *hint = lacks ? LK__LIKE_SENTINEL : refusal.hint;
 	const char *edge = code == LK_EAUTH ? lk__text_edge(greeter->config->password) : NULL;
 	return lk__fail(greeter->error, code == LK_EMAYBEHELD ? LK_EPROTOCOL : code,
 			"%s: %s: %.300s%s%s%s%s", greeter->config->url, verb, words,

@@ -190,7 +190,7 @@ void lk__conn_append(struct lk__conn *conn, struct lk__request *request)
 	if (conn->drains)
 		return;
 	int64_t until_us = request->stamp_at ? lk__node_server_us(conn->node, request->deadline_ns)
-					     : 0; /* one without a limit is never told */
+					     : 0; /* it tells no deadline */
 	lk__request_address(request, conn->node->told_by, until_us);
 	if (conn->kind != LK__CONN_MESSAGES && !request->question && node_asks_time(conn->node))
 		conn_append_time(conn, request);

@@ -126,6 +126,7 @@ struct lk__refusal lk__refusal(const char *text)
 		.replica = strcmp(prefix, "READONLY") == 0 || strcmp(prefix, "MASTERDOWN") == 0,
 		.unscripted = strcmp(prefix, "NOSCRIPT") == 0 ||
 			      strcmp(prefix, "ERR NOSCRIPT") == 0,
+		.unknown = strcmp(prefix, "ERR unknown command") == 0,
 		.redirects = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0,
 		.parted = strncmp(text, "TRYAGAIN", 8) == 0,
 	};

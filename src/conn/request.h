@@ -197,6 +197,7 @@ struct lk__refusal {
 	bool ran;        /* it comes from inside a script, which has run as far as that */
 	bool replica;    /* from a server that is one */
 	bool unscripted; /* the server has not the script of that SHA-1: nothing ran */
+	bool unknown;    /* the server does not know the command: nothing ran */
 	bool redirects;  /* another server of a cluster has the key: nothing ran */
 	/* Some keys of a script are there, the rest at another, while their slot moves: nothing
 	 * ran. */

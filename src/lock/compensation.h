@@ -45,9 +45,10 @@ void lk__compensate_behind(struct lk__entry *entry, uint64_t number);
 void lk__compensate_given(struct lk__entry *entry, uint64_t number,
 			  const struct lk__request *answered);
 
-/* Makes a number's compensations due as soon as no copy of its acquire can run any more: what was
- * promised to its owner, who has released it, does not count. `over`: every request for it has been
- * answered, and was sent once, so none can run now; what was promised stays. */
+/* Makes a number's compensations due as soon as no copy of its acquire can run any more. They do
+ * not wait for the deadline that its owner was told, since the owner has released it. With `over`
+ * every request for the number was answered, and was sent once: no copy can run now, and the
+ * compensations do wait for that deadline. */
 void lk__compensation_hasten(const struct lk__entry *entry, uint64_t number, bool over);
 
 /* A connection has come up, or a caller waits in close: those that sleep after a refusal try again

@@ -31,7 +31,7 @@ struct lk__looks {
 	struct lk__entry *of[LOOKS_MAX]; /* with a reference each */
 };
 
-/* One hold fewer than can be is no hold fewer: the rest is noticed by renewals. */
+/* A hold beyond the limit is left out: its next renewal notices a loss. */
 static void looks_put(struct lk__looks *looks, struct lk__entry *entry)
 {
 	bool counts = entry->hold && !entry->counted;

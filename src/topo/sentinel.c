@@ -13,6 +13,7 @@
 
 #include "base/fail.h"
 #include "conf/config.h"
+#include "conn/request.h"
 #include "resp/reply.h"
 #include "topo/master.h"
 #include "topo/sentinel.h"
@@ -63,7 +64,7 @@ static void sentinel_master(struct lk__peer *peer, const redisReply *reply)
 		strcpy(peer->says, NOBODY);
 		lk__scout_fault(peer, LK_EREFUSED, "it does not know that master");
 	} else if (reply->type == REDIS_REPLY_ERROR) {
-		if (strncmp(reply->str, "ERR unknown command", 19) == 0)
+		if (lk__refusal(reply->str).unknown)
 			lk__scout_fault(peer, LK_EREFUSED, "it is no sentinel");
 		else
 			lk__scout_refused(peer, reply->str);

@@ -114,6 +114,8 @@ static void test_errors_of_a_script_that_ran(void **state)
 	assert_true(lk__refusal("ERR Unknown Redis command called from script").ran);
 	assert_true(lk__refusal("ERR Unknown Redis command called from Lua script").ran);
 	assert_false(lk__refusal("ERR unknown command 'HSET', with args beginning with: ").ran);
+	assert_true(lk__refusal("ERR unknown command 'HSET', with args beginning with: ").unknown);
+	assert_false(lk__refusal("ERR unknown subcommand 'HSET'").unknown);
 	assert_false(lk__refusal("ERR upstream failure, script: unknown, on proxy").ran);
 	assert_false(lk__refusal("").ran);
 }

@@ -690,9 +690,8 @@ static void read_places(struct lk__places *places, const redisReply *reply)
 static int read_error(struct lk__facts *facts, struct asking *asking, const char *what,
 		      const char *text)
 {
-	static const char unknown[] = "ERR unknown command";
-	int code = lk__refusal(text).code;
-	if (strncmp(text, unknown, sizeof(unknown) - 1) == 0) {
+	struct lk__refusal refusal = lk__refusal(text);
+	if (refusal.unknown) {
 		snprintf(asking->reason, sizeof(asking->reason), "it is no sentinel: %.200s", text);
 		return LK_EREFUSED;
 	}
@@ -702,8 +701,8 @@ static int read_error(struct lk__facts *facts, struct asking *asking, const char
 	}
 	if (*asking->reason == '\0')
 		snprintf(asking->reason, sizeof(asking->reason), "SENTINEL %s: %.200s", what, text);
-	facts->has_rights = facts->has_rights && code != LK_EDENIED;
-	return code == LK_EAUTH ? code : 0;
+	facts->has_rights = facts->has_rights && refusal.code != LK_EDENIED;
+	return refusal.code == LK_EAUTH ? LK_EAUTH : 0;
 }
 
 /* All that is asked. 0, or a code with the reason. */
