@@ -106,14 +106,8 @@ static void party_told(lk_barrier *barrier, uint64_t number, int64_t copies_unti
 	if (copies_until_ns > lk__now_ns())
 		return;
 	lk__field(entry, number, field);
-	struct lk__request *request = lk__barrier_call(&entry->target, "told", field, NULL);
-	if (!request)
-		return;
-	request->finish = lk__request_forget;
-	request->deadline_ns = lk__after_ms(lk__now_ns(),
-					    entry->client->config->command_timeout_ms);
-	if (!lk__conn_offer(lk__entry_scripts(entry), request))
-		lk__request_free(request);
+	lk__conn_tell(lk__entry_scripts(entry),
+		      lk__barrier_call(&entry->target, "told", field, NULL));
 }
 
 /* ---- the wait ---- */

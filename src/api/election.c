@@ -205,13 +205,9 @@ static void value_bring(lk_election *election)
 		request = lk__election_proclaim(&entry->target, field, term, stand->version,
 						stand->value, stand->value_size);
 	pthread_mutex_unlock(&stand->mutex);
-	if (!request) /* without memory it stays as it is */
-		return;
-	request->finish = lk__request_forget;
-	request->resend = true;
-	request->deadline_ns = question_until_ns(election);
-	if (!lk__conn_offer(lk__entry_scripts(entry), request))
-		lk__request_free(request);
+	if (request) /* without memory it stays as it is */
+		request->resend = true;
+	lk__conn_tell(lk__entry_scripts(entry), request);
 }
 
 static int election_stand(lk_election *election, int64_t wait_ms, bool joins, lk_error *error);

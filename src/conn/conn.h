@@ -250,6 +250,10 @@ void lk__conn_forgo(struct lk__conn *conn);
  * still the caller's. Of a closed client no thread is left that would call its finish(). */
 bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request);
 
+/* Sends a request whose answer nobody wants, within the command limit, and takes it. Sends nothing
+ * if the client is closed, or if `request` is NULL: the caller had no memory for it. */
+void lk__conn_tell(struct lk__conn *conn, struct lk__request *request);
+
 /*
  * Keeps a request of which a copy, sent at `sent_ns`, was done and answered. The request is done
  * when replicas have what it did; the connection asks them with the next grant, or after

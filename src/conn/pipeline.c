@@ -310,6 +310,16 @@ bool lk__conn_offer(struct lk__conn *conn, struct lk__request *request)
 	return open;
 }
 
+void lk__conn_tell(struct lk__conn *conn, struct lk__request *request)
+{
+	if (!request)
+		return;
+	request->finish = lk__request_forget;
+	request->deadline_ns = lk__after_ms(lk__now_ns(), conn->node->config->command_timeout_ms);
+	if (!lk__conn_offer(conn, request))
+		lk__request_free(request);
+}
+
 void lk__conn_settle(struct lk__conn *conn)
 {
 	struct lk__deferred after;

@@ -70,14 +70,7 @@ void lk__turn_leave(struct lk__entry *entry)
 	if (!entry->waiting || !entry->waiting->has_place)
 		return;
 	lk__turn_is_over(entry);
-	struct lk__request *request = lk__turns_leave(&entry->target, entry->waiting->turn);
-	if (!request)
-		return;
-	request->finish = lk__request_forget;
-	request->deadline_ns = lk__after_ms(lk__now_ns(),
-					    entry->client->config->command_timeout_ms);
-	if (!lk__conn_offer(lk__entry_conn(entry), request))
-		lk__request_free(request);
+	lk__conn_tell(lk__entry_conn(entry), lk__turns_leave(&entry->target, entry->waiting->turn));
 }
 
 /* ---- at the front of the order of turns ---- */
